@@ -1,0 +1,3 @@
+"""Text in, attention out, every number in view."""
+
+__version__ = "0.1.0"
