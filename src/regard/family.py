@@ -1,12 +1,14 @@
 """A family: one package, one file a member, found by the file's name.
 
-``attention/scores/scaled_dot.py`` holds the class ``ScaledDot`` and is the score ``"scaled_dot"``.
+``attention/scores/scaled_dot.py`` holds the class ``ScaledDot`` and is the score ``"scaled_dot"``
+(``none.py`` holds ``None_``, since ``None`` is Python's own).
 To add a member is to add a file. A file whose name starts with an underscore is no member: the
 family's shared base stands there. A member's module is imported when it is first asked for, so a
 family costs nothing until used.
 """
 
 import inspect
+import keyword
 import pkgutil
 from importlib import import_module, util
 from typing import Any, Generic, TypeVar
@@ -38,7 +40,8 @@ class Family(Generic[Member]):
         if name not in self.names():
             raise unknown_name(self.kind, name, self.names())
         module = import_module(f"{self.package}.{name}")
-        return getattr(module, "".join(part.capitalize() for part in name.split("_")))
+        class_name = "".join(part.capitalize() for part in name.split("_"))
+        return getattr(module, class_name + "_" * keyword.iskeyword(class_name))
 
     def create(self, name: str, **settings: Any) -> Member:
         """Make the member called `name`; a setting it does not take is an `OptionError`."""
