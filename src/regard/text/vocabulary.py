@@ -1,0 +1,231 @@
+"""The tokens a model knows, each with its id: special tokens first, then the most frequent."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike
+
+from regard.errors import DataError, OptionError, StorageError
+from regard.text.counting import Counts
+from regard.text.segmenters._segmenter import to_arrow
+from regard.text.storage import new_file
+
+PADDING = "<pad>"
+UNKNOWN = "<unk>"
+SPECIALS = (PADDING, UNKNOWN)
+_SLICE = 1 << 16
+
+
+class Vocabulary:
+    """Tokens and ids, one to one: token i is ``tokens[i]``.
+
+    `specials` stand first. ``<unk>`` among them makes every other token known by that id;
+    without it, unknown tokens are dropped when encoding.
+
+    >>> vocabulary = Vocabulary.count([["to", "be", "or"], ["not", "to", "be"]], min_count=2)
+    >>> vocabulary.tokens
+    ['<pad>', '<unk>', 'be', 'to']
+    >>> vocabulary.encode(["be", "here"])
+    array([2, 1], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str] | pa.Array,
+        counts: ArrayLike | None = None,
+        specials: Sequence[str] = (),
+    ) -> None:
+        """`tokens` without the specials; `counts` of the specials and the tokens, int64."""
+        if isinstance(specials, str):
+            raise OptionError(f"specials= takes a list of tokens; it got the string {specials!r}")
+        array = tokens if isinstance(tokens, pa.Array) else to_arrow(list(tokens))
+        self.specials = tuple(specials)
+        self._array = pa.concat_arrays(
+            [pa.array(self.specials, pa.large_string()), array.cast(pa.large_string())]
+        )
+        size = len(self._array)
+        self.counts = np.asarray(np.zeros(size) if counts is None else counts, np.int64)
+        if self.counts.shape != (size,):
+            raise OptionError(f"{size} tokens (with specials) and {len(self.counts)} counts")
+        if len(self._array.unique()) < size:
+            repeated = pc.filter(t := self._array.value_counts(), pc.greater(t.field("counts"), 1))
+            raise DataError(f"token {repeated[0]['values'].as_py()!r} stands twice in a vocabulary")
+
+    @classmethod
+    def count(
+        cls,
+        texts: Iterable[Iterable[str]],
+        min_count: int = 1,
+        max_size: int | None = None,
+        specials: Sequence[str] = SPECIALS,
+    ) -> Self:
+        """The vocabulary of tokenized texts, read once and never held together.
+
+        Tokens seen less than `min_count` times are left out; `max_size` limits the length, special
+        tokens included. Order: special tokens, then by count, then by token.
+        """
+        tokens = chain.from_iterable(texts)
+        counts = Counts()
+        while part := list(islice(tokens, 1 << 20)):
+            found = to_arrow(part).value_counts()
+            counts.add(found.field("values"), found.field("counts").to_numpy())
+        return cls.from_counts(counts, min_count, max_size, specials)
+
+    @classmethod
+    def from_counts(
+        cls, counts: Counts, min_count: int, max_size: int | None, specials: Sequence[str]
+    ) -> Self:
+        """The vocabulary of tokens counted before; ``<unk>`` gets the count of all left out."""
+        check_limits(min_count, max_size, specials)
+        table = counts.total()
+        all_seen = pc.sum(table["count"]).as_py() or 0
+        if specials:
+            special = pc.is_in(table["token"], value_set=pa.array(specials, pa.large_string()))
+            spelled = table.filter(special).to_pydict()
+            table = table.filter(pc.invert(special))
+        else:
+            spelled = {"token": [], "count": []}
+        table = table.filter(pc.greater_equal(table["count"], min_count))
+        if max_size is not None:
+            table = table.slice(0, max_size - len(specials))
+        own = dict(zip(spelled["token"], spelled["count"], strict=True))
+        if UNKNOWN in specials:
+            kept = pc.sum(table["count"]).as_py() or 0
+            others = sum(n for token, n in own.items() if token != UNKNOWN)
+            own[UNKNOWN] = all_seen - kept - others
+        first = np.array([own.get(token, 0) for token in specials], np.int64)
+        tokens = table["token"].combine_chunks()
+        if isinstance(tokens, pa.ChunkedArray):
+            tokens = pa.concat_arrays(tokens.chunks)
+        return cls(tokens, np.concatenate([first, table["count"].to_numpy()]), specials)
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """All tokens, in the order of their ids."""
+        return self._array.to_pylist()
+
+    @cached_property
+    def _index(self) -> "_Index":
+        index = _Index(zip(self.tokens, range(len(self)), strict=True))
+        index.missing = -1 if self.unknown is None else self.unknown
+        return index
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of ``<unk>``, or None."""
+        return self._special(UNKNOWN)
+
+    @property
+    def padding(self) -> int | None:
+        """The id of ``<pad>``, or None."""
+        return self._special(PADDING)
+
+    def _special(self, token: str) -> int | None:
+        return self.specials.index(token) if token in self.specials else None
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._index
+
+    def __getitem__(self, token: str) -> int:
+        """The id of `token`; that of ``<unk>`` for any other, `DataError` where there is none."""
+        found = self._index[token]
+        if found < 0:
+            raise DataError(f"token {token!r} is not in the vocabulary of {len(self)} tokens")
+        return found
+
+    def encode(self, tokens: Sequence[str]) -> np.ndarray:
+        """The ids (int32) of `tokens`; unknown ones become ``<unk>`` or, without it, go."""
+        ids = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
+        return ids if self.unknown is not None else ids[ids >= 0]
+
+    def encode_array(self, tokens: pa.Array) -> np.ndarray:
+        """The ids (int32) of an Arrow array of tokens, in place: −1 where there is none."""
+        found = pc.index_in(tokens.cast(pa.large_string()), value_set=self._array)
+        return found.fill_null(-1 if self.unknown is None else self.unknown).to_numpy()
+
+    def decode(self, ids: ArrayLike) -> list[str]:
+        """The tokens of `ids`."""
+        ids = np.asarray(ids)
+        if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
+            wrong = ids[(ids < 0) | (ids >= len(self))].flat[0]
+            raise OptionError(f"id {wrong} is not in the vocabulary of {len(self)} tokens")
+        tokens = self.tokens
+        return [tokens[i] for i in ids.tolist()]
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary to `path` as JSON; the file appears whole or not at all."""
+        with new_file(path) as new, open(new, "w", encoding="utf-8") as file:
+            self.write(file)
+
+    def write(self, file: IO[str]) -> None:
+        """Write the JSON to an open file, some tokens at a time."""
+        file.write('{"specials": ' + json.dumps(self.specials, ensure_ascii=False))
+        file.write(',\n"tokens": [')
+        body = self._array[len(self.specials) :]
+        for start in range(0, len(body), _SLICE):
+            part = json.dumps(body[start : start + _SLICE].to_pylist(), ensure_ascii=False)
+            file.write((", " if start else "") + part[1:-1])
+        file.write('],\n"counts": [')
+        for start in range(0, len(self), _SLICE):
+            part = json.dumps(self.counts[start : start + _SLICE].tolist())
+            file.write((", " if start else "") + part[1:-1])
+        file.write("]}\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a vocabulary that `save` wrote; `DataError` for any other file."""
+        try:
+            found = json.loads(Path(path).read_bytes())
+            return cls(found["tokens"], found["counts"], found["specials"])
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StorageError(f"cannot read {path}: {reason}") from None
+        except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
+            raise DataError(f"{path} is not a vocabulary of regard: {error}") from None
+
+    def fingerprint(self) -> str:
+        """A hash of the tokens and their order."""
+        digest = hashlib.sha256(json.dumps(self.specials).encode())
+        for start in range(0, len(self), _SLICE):
+            digest.update(json.dumps(self._array[start : start + _SLICE].to_pylist()).encode())
+        return digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        same = self.specials == other.specials and self._array.equals(other._array)
+        return same and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self._array[:6].to_pylist()))
+        return f"Vocabulary({len(self)} tokens: {shown}{', …' if len(self) > 6 else ''})"
+
+
+class _Index(dict[str, int]):
+    missing = -1
+
+    def __missing__(self, token: str) -> int:
+        return self.missing
+
+
+def check_limits(min_count: int, max_size: int | None, specials: Sequence[str]) -> None:
+    """`OptionError` for limits that no vocabulary can meet."""
+    if min_count < 1:
+        raise OptionError(f"min_count must be at least 1; it is {min_count}")
+    if max_size is not None and max_size <= len(specials):
+        raise OptionError(
+            f"max_size must be more than the {len(specials)} special tokens; it is {max_size}"
+        )
