@@ -6,11 +6,12 @@ three of any encoding. Positions are integers given from outside: a cache gives 
 padding and packed documents give each row its own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.errors import OptionError, ShapeError
@@ -30,22 +31,39 @@ class OffsetTable:
     lowest: int
 
 
-@runtime_checkable
-class RowRule(Protocol):
-    """A bias that no table of offsets holds: it depends on the content, or on the query's position.
+@dataclass(frozen=True)
+class RowRule:
+    """A bias that no table of offsets holds: it depends on the content, or on where the query is.
 
-    `parameters_used` are the tensors, apart from queries and keys, whose gradients it has.
+    Called with query rows (batch, heads, q_tokens, head_width), keys (batch, kv_heads, k_tokens,
+    head_width) and the positions of both, it gives (batch or 1, heads, q_tokens, k_tokens).
+    `parameters_used` are the tensors, apart from queries and keys, that it has gradients for;
+    `pair_width` is how many numbers it holds at a time for a query and a key of one head.
+    A rule of `whole_rows` counts keys: it must see all of them at once, and `allowed`, True where a
+    query may attend, broadcastable to the result.
     """
 
+    function: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], Tensor]
     parameters_used: tuple[Tensor, ...]
+    pair_width: int
+    whole_rows: bool = False
 
     def __call__(
         self,
         query_rows: Float[Tensor, "batch heads q_tokens head_width"],
         keys: Float[Tensor, "batch kv_heads k_tokens head_width"],
-        query_positions: Int[Tensor, "..."],
-        key_positions: Int[Tensor, "..."],
-    ) -> Float[Tensor, "... q_tokens k_tokens"]: ...
+        query_positions: Shaped[Tensor, "..."],
+        key_positions: Shaped[Tensor, "..."],
+        allowed: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "rows heads q_tokens k_tokens"]:
+        batch, _, q_tokens, _ = query_rows.shape
+        return self.function(
+            query_rows,
+            keys,
+            token_positions(query_positions, batch, q_tokens, query_rows.device),
+            token_positions(key_positions, batch, keys.shape[2], keys.device),
+            allowed,
+        )
 
 
 class Encoding(nn.Module):
@@ -74,6 +92,7 @@ class Encoding(nn.Module):
         self,
         x: Float[Tensor, "batch heads tokens head_width"],
         positions: Shaped[Tensor, "..."] | None = None,
+        lengths: Shaped[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch heads tokens head_width"]:
         """Queries or keys turned by their positions; unchanged where nothing turns."""
         return x
@@ -97,7 +116,20 @@ def token_positions(
             f"positions of shape {tuple(positions.shape)} do not fit {batch} texts of {tokens} "
             f"tokens; give ({tokens},), the same for every text, or ({batch}, {tokens})"
         )
-    return positions.reshape(-1, tokens)
+    return positions if positions.ndim == 2 else positions[None]
+
+
+def token_lengths(lengths: Tensor, batch: int, tokens: int) -> Int[Tensor, "rows #tokens"]:
+    """The length of each text, or of the text that each token belongs to."""
+    check_integers("lengths", lengths)
+    if lengths.shape == (batch, tokens):
+        return lengths
+    if lengths.shape == (batch,):
+        return lengths[:, None]
+    raise ShapeError(
+        f"lengths of shape {tuple(lengths.shape)} do not fit {batch} texts of {tokens} tokens; "
+        f"give ({batch},), a length for each text, or ({batch}, {tokens}), one for each token"
+    )
 
 
 def check_integers(what: str, tensor: Tensor) -> None:

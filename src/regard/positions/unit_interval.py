@@ -8,8 +8,7 @@ lengths, which is why no model uses it and why it is instructive.
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from regard.errors import ShapeError
-from regard.positions._encoding import Encoding, check_integers, precise, token_positions
+from regard.positions._encoding import Encoding, precise, token_lengths, token_positions
 
 
 class UnitInterval(Encoding):
@@ -44,18 +43,6 @@ class UnitInterval(Encoding):
         if lengths is None:
             lengths = places.amax(-1, keepdim=True) + 1
         else:
-            lengths = _token_lengths(lengths, batch, tokens)
+            lengths = token_lengths(lengths, batch, tokens)
         fractions = places.to(precise(x.device)) / (lengths - 1).clamp(min=1)
         return x + fractions.clamp(0.0, 1.0)[..., None].to(x.dtype)
-
-
-def _token_lengths(lengths: Tensor, batch: int, tokens: int) -> Tensor:
-    check_integers("lengths", lengths)
-    if lengths.shape == (batch, tokens):
-        return lengths
-    if lengths.shape == (batch,):
-        return lengths[:, None]
-    raise ShapeError(
-        f"lengths of shape {tuple(lengths.shape)} do not fit {batch} texts of {tokens} tokens; "
-        f"give ({batch},), a length for each text, or ({batch}, {tokens}), one for each token"
-    )
