@@ -1,0 +1,126 @@
+"""Saving and loading: ``config.json``, ``vocabulary.json`` and ``model.safetensors`` in a folder.
+
+Each file appears whole or not at all, ``config.json`` last: a folder that has it is complete.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from regard.errors import DataError, OptionError, StorageError
+from regard.models.classifier import Classifier
+from regard.models.settings import ClassifierSettings, Settings
+from regard.text import Vocabulary, segmenters
+from regard.text.storage import new_file
+
+CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
+
+
+def save(model: Classifier, folder: str | Path, config: Settings | None = None) -> None:
+    """Write `model` to `folder`; `config` may say more than the model's own settings."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CONFIG).unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {folder}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    write_tensors(folder / WEIGHTS, model.state_dict())
+    model.vocabulary.save(folder / VOCABULARY)
+    written = (config or model.settings).model_dump(mode="json")
+    written["segmenter"] = model.segmenter.settings(folder)
+    write_json(folder / CONFIG, written)
+
+
+def load(folder: str | Path) -> Classifier:
+    """The model that a run folder holds, in eval mode.
+
+    `StorageError` if there is none, `DataError` if a file of it is damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise StorageError(f"{folder} is not a folder; name the folder that regard train wrote")
+    if not (folder / CONFIG).exists():
+        raise StorageError(
+            f"{folder} holds no finished model: {CONFIG} is missing; "
+            "name the folder that regard train wrote"
+        )
+    config = read_json(folder / CONFIG)
+    segmenter = config.pop("segmenter", None)
+    known = {name: config[name] for name in ClassifierSettings.model_fields if name in config}
+    try:
+        settings = ClassifierSettings.read(known, str(folder / CONFIG))
+        if not isinstance(segmenter, dict):
+            raise OptionError(f"{folder / CONFIG}: segmenter is missing")
+    except OptionError as error:
+        raise DataError(str(error)) from None
+    model = Classifier(
+        settings, Vocabulary.load(folder / VOCABULARY), segmenters.from_settings(segmenter, folder)
+    )
+    weights = read_tensors(folder / WEIGHTS)
+    wanted = model.state_dict()
+    if odd := sorted(
+        name
+        for name in wanted.keys() | weights.keys()
+        if name not in wanted or name not in weights or wanted[name].shape != weights[name].shape
+    ):
+        raise DataError(
+            f"{folder / WEIGHTS} does not fit {CONFIG}: {odd[0]} is missing, unknown or of another "
+            "shape; the files are of different runs, train again"
+        )
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write `tensors` as safetensors; the file appears whole or not at all."""
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    with new_file(path) as new:
+        try:
+            safetensors.torch.save_file(contiguous, new)
+        except SafetensorError as error:
+            raise StorageError(
+                f"cannot write {path}: {error}; nothing was left half-written"
+            ) from None
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read what `write_tensors` wrote; `DataError` if it is cut short or something else."""
+    if not path.is_file():
+        raise StorageError(f"{path} is missing; train again or restore it")
+    try:
+        return safetensors.torch.load_file(path)
+    except SafetensorError as error:
+        raise DataError(
+            f"{path} is cut short or damaged ({error}); copy it again or train again"
+        ) from None
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+        ) from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON; the file appears whole or not at all."""
+    with new_file(path) as new:
+        new.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds; `DataError` if it holds anything else."""
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds no JSON object")
+    return found
