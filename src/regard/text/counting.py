@@ -32,10 +32,12 @@ class Counts:
         return self._merged.sort_by(order)
 
     def _merge(self) -> None:
-        table = pa.concat_tables([self._merged, *self._waiting])
+        table = pa.concat_tables([self._merged, *self._waiting]).combine_chunks()
         self._waiting, self._rows = [], 0
-        summed = table.group_by("token").aggregate([("count", "sum")])
-        self._merged = summed.rename_columns(["token", "count"]).combine_chunks()
+        coded = table["token"].combine_chunks().dictionary_encode()
+        # Sums in float64 are exact: no count comes near 2**53.
+        summed = np.bincount(coded.indices, table["count"], len(coded.dictionary))
+        self._merged = _table(coded.dictionary, summed.astype(np.int64))
 
 
 def _table(tokens: pa.Array, counts: np.ndarray) -> pa.Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from regard.errors import DataError, OptionError
 from regard.text.decoding import decode
+from regard.text.lines import pages
 from regard.text.sources import Source, find_sources
 from regard.text.tables import columns_of, rows
 
@@ -29,20 +30,23 @@ def read_texts(
     `regard.text.decoding`); `errors` is ``"strict"`` or ``"replace"``.
     """
     for one in find_sources(source):
-        for block in blocks(one, column, errors, encoding):
-            yield from block
+        for part in parts(one, column, errors, encoding):
+            found = part.split("\n") if isinstance(part, str) else part
+            yield from (text for text in found if text and not text.isspace())
 
 
-def blocks(
+def parts(
     source: Source, column: str | None, errors: str, encoding: str | None
-) -> Iterator[list[str]]:
-    """The paragraphs of one file in lists of some megabytes."""
+) -> Iterator[str | list[str]]:
+    """The text of one file in parts of some megabytes.
+
+    A part of plain text is a page of whole lines; a part of a table is a list of paragraphs.
+    """
     if source.format == ".txt":
         if column is not None:
             raise OptionError(f"{source.name} is plain text and has no column {column!r}")
         with source.open() as stream:
-            for lines in line_blocks(decode(stream, source.name, errors, encoding)):
-                yield [line for line in lines if line and not line.isspace()]
+            yield from pages(decode(stream, source.name, errors, encoding))
         return
     if column is None:
         column = _text_column(source, columns_of(source, errors, encoding))
@@ -55,33 +59,6 @@ def chunked(texts: Iterable[str]) -> Iterator[list[str]]:
     texts = iter(texts)
     while block := list(islice(texts, ROWS)):
         yield block
-
-
-def line_blocks(pieces: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a text that comes in pieces, without their ends."""
-    held: list[str] = []
-    for piece in pieces:
-        cut = max(piece.rfind("\n"), piece.rfind("\r", 0, -1)) + 1
-        if held and held[-1].endswith("\r"):
-            cut = max(cut, 1 if piece.startswith("\n") else 0)
-            if cut == 0:
-                yield _lines("".join(held))
-                held = []
-        if cut:
-            held.append(piece[:cut])
-            yield _lines("".join(held))
-            held = []
-        if cut < len(piece):
-            held.append(piece[cut:])
-    if held:
-        yield _lines("".join(held))
-
-
-def _lines(text: str) -> list[str]:
-    """The lines of a text that ends with a line's end or the file's."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.removesuffix("\n").split("\n")
 
 
 def _text_column(source: Source, known: list[str]) -> str:

@@ -11,7 +11,6 @@ Blank lines are left out. Every value is a string.
 import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 from regard.errors import DataError, OptionError, StorageError
 from regard.text.decoding import decode
+from regard.text.lines import lines
 from regard.text.sources import Source
 
 Row = tuple[int, tuple[str, ...]]
@@ -52,11 +52,11 @@ def rows(
         yield from _parquet_rows(source, columns)
         return
     with source.open() as stream:
-        lines = _numbered(decode(stream, source.name, errors, encoding))
+        numbered = enumerate(lines(decode(stream, source.name, errors, encoding)), start=1)
         if source.format == ".jsonl":
-            yield from _json_rows(source.name, lines, columns, errors)
+            yield from _json_rows(source.name, numbered, columns, errors)
         else:
-            yield from _separated_rows(source, lines, columns)
+            yield from _separated_rows(source, numbered, columns)
 
 
 def columns_of(source: Source, errors: str = "strict", encoding: str | None = None) -> list[str]:
@@ -65,22 +65,16 @@ def columns_of(source: Source, errors: str = "strict", encoding: str | None = No
         with _open_parquet(source) as file:
             return list(file.schema_arrow.names)
     with source.open() as stream:
-        lines = _numbered(decode(stream, source.name, errors, encoding))
+        numbered = enumerate(lines(decode(stream, source.name, errors, encoding)), start=1)
         if source.format == ".jsonl":
-            return list(next(_objects(source.name, lines))[1])
-        return next(_records(source, lines))[1]
-
-
-def _numbered(pieces: Iterable[str]) -> Iterator[tuple[int, str]]:
-    from regard.text.reading import line_blocks
-
-    return enumerate(chain.from_iterable(line_blocks(pieces)), start=1)
+            return list(next(_objects(source.name, numbered))[1])
+        return next(_records(source, numbered))[1]
 
 
 def _separated_rows(
-    source: Source, lines: Iterator[tuple[int, str]], columns: tuple[str, ...]
+    source: Source, numbered: Iterator[tuple[int, str]], columns: tuple[str, ...]
 ) -> Iterator[Row]:
-    records = _records(source, lines)
+    records = _records(source, numbered)
     _, header = next(records)
     places = [_place(source.name, name, header) for name in columns]
     for number, record in records:
@@ -92,11 +86,13 @@ def _separated_rows(
         yield number, tuple([record[place] for place in places])
 
 
-def _records(source: Source, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+def _records(
+    source: Source, numbered: Iterator[tuple[int, str]]
+) -> Iterator[tuple[int, list[str]]]:
     """The header, then the rows; at least the header."""
     split = _split_csv if source.format == ".csv" else _split_tsv
     empty = True
-    for number, record in split(source.name, lines):
+    for number, record in split(source.name, numbered):
         if empty and len(set(record)) < len(record):
             twice = next(name for name in record if record.count(name) > 1)
             raise DataError(f"{source.name} has two columns named {twice!r}")
@@ -106,13 +102,13 @@ def _records(source: Source, lines: Iterator[tuple[int, str]]) -> Iterator[tuple
         raise DataError(f"{source.name} is empty; its first line must name the columns")
 
 
-def _split_tsv(name: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t")) for number, line in lines if line)
+def _split_tsv(name: str, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    return ((number, line.split("\t")) for number, line in numbered if line)
 
 
-def _split_csv(name: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+def _split_csv(name: str, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(2**31 - 1)
-    reader = csv.reader((line + "\n" for _, line in lines), strict=True)
+    reader = csv.reader((line + "\n" for _, line in numbered), strict=True)
     while True:
         start = reader.line_num + 1
         try:
@@ -126,9 +122,9 @@ def _split_csv(name: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[in
 
 
 def _json_rows(
-    name: str, lines: Iterator[tuple[int, str]], columns: tuple[str, ...], errors: str
+    name: str, numbered: Iterator[tuple[int, str]], columns: tuple[str, ...], errors: str
 ) -> Iterator[Row]:
-    for number, found in _objects(name, lines):
+    for number, found in _objects(name, numbered):
         try:
             values = [found[column] for column in columns]
         except KeyError as error:
@@ -147,9 +143,11 @@ def _json_rows(
         )
 
 
-def _objects(name: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(
+    name: str, numbered: Iterator[tuple[int, str]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     empty = True
-    for number, line in lines:
+    for number, line in numbered:
         if not line or line.isspace():
             continue
         try:

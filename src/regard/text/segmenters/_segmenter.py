@@ -27,9 +27,13 @@ class Tokens:
 
 
 class Batch(NamedTuple):
-    """The tokens of many texts, end to end: `lengths` tokens from each text."""
+    """The tokens of many texts, end to end: token t is ``dictionary[codes[t]]``.
 
-    tokens: pa.DictionaryArray
+    Text i has ``lengths[i]`` tokens. An entry of the dictionary may occur twice.
+    """
+
+    dictionary: pa.Array
+    codes: np.ndarray
     lengths: np.ndarray
 
 
@@ -72,11 +76,15 @@ class Segmenter(ABC):
         )
 
     def batch(self, texts: Sequence[str]) -> Batch:
-        """The tokens of many texts as one dictionary-encoded Arrow array."""
+        """The tokens of many texts as numbers into a dictionary."""
         split = self.split(texts)
-        flat = to_arrow([token for tokens in split for token in tokens])
+        coded = to_arrow([token for tokens in split for token in tokens]).dictionary_encode()
         lengths = np.fromiter(map(len, split), np.int64, len(split))
-        return Batch(flat.dictionary_encode(), lengths)
+        return Batch(coded.dictionary, coded.indices.to_numpy(), lengths)
+
+    def batch_lines(self, page: str) -> Batch:
+        """The tokens of the lines of `page` that are not blank."""
+        return self.batch([line for line in page.split("\n") if line and not line.isspace()])
 
     def settings(self, folder: str | Path | None = None) -> dict[str, Any]:
         """A plain description from which `segmenters.from_settings` makes this segmenter again.

@@ -7,7 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 
-from regard.text.segmenters._segmenter import Batch, Segmenter, Tokens, spans, to_arrow
+from regard.text.segmenters._segmenter import (
+    Batch,
+    Segmenter,
+    Tokens,
+    refuse_surrogates,
+    spans,
+)
 
 # What str.isspace accepts; \s alone lacks the separators U+001C to U+001F.
 _TOKEN = regex.compile(r"[^\s\x1c-\x1f]+")
@@ -29,16 +35,56 @@ class Whitespace(Segmenter):
         return [self.normalization(text).split() for text in texts]
 
     def batch(self, texts: Sequence[str]) -> Batch:
-        """The same by Arrow's kernels, which leave Python's lock to other threads."""
-        if not self.normalization.changes_nothing:
-            texts = [self.normalization(text) for text in texts]
-        array = to_arrow(texts)
-        ascii_only = pc.all(pc.string_is_ascii(array)).as_py() is not False
-        split = pc.ascii_split_whitespace if ascii_only else pc.utf8_split_whitespace
-        lists: pa.ListArray = split(pc.utf8_trim_whitespace(array))
-        tokens, lengths = lists.flatten(), np.diff(lists.offsets.to_numpy()).astype(np.int64)
-        blank = pc.equal(tokens, "")  # what Arrow makes of a text without any token
-        if pc.any(blank).as_py():
-            lengths[np.isin(lists.offsets.to_numpy()[:-1], np.flatnonzero(blank))] = 0
-            tokens = tokens.filter(pc.invert(blank))
-        return Batch(tokens.dictionary_encode(), lengths)
+        """The tokens of many texts as numbers into a dictionary."""
+        page = "\n".join([text.replace("\n", " ") for text in texts])
+        return self._batch(page) if texts else super().batch(texts)
+
+    def batch_lines(self, page: str) -> Batch:
+        """The tokens of the lines of `page` that are not blank."""
+        batch = self._batch(page)
+        return batch._replace(lengths=batch.lengths[batch.lengths > 0])
+
+    def _batch(self, page: str) -> Batch:
+        """The tokens of all lines, by array kernels that leave Python's lock to other threads."""
+        page = self.normalization(page)
+        try:
+            text = page.encode()
+        except UnicodeEncodeError:
+            refuse_surrogates(page)
+            raise
+        lines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        data = np.frombuffer(text.translate(_TO_SPACE), np.uint8)
+        if not text.isascii():
+            data = _blank_wide_spaces(data)
+        blank = data == ord(" ")
+        starts = np.flatnonzero(blank[:-1] > blank[1:]) + 1
+        if text and not blank[0]:
+            starts = np.concatenate([[0], starts])
+        # Each token with the white space behind it, so that the text itself is Arrow's buffer.
+        bounds = np.append(starts, len(data) if len(starts) else 0)
+        coded = pa.LargeStringArray.from_buffers(
+            len(starts), pa.py_buffer(bounds), pa.py_buffer(data)
+        ).dictionary_encode()
+        ends = np.concatenate([np.searchsorted(starts, lines), [len(starts)]])
+        return Batch(
+            pc.ascii_rtrim(coded.dictionary, characters=" "),
+            coded.indices.to_numpy(),
+            np.diff(ends, prepend=0),
+        )
+
+
+_TO_SPACE = bytes(32 if chr(b).isspace() and b < 128 else b for b in range(256))
+_WIDE_SPACES = [c.encode() for c in map(chr, range(128, 0x3001)) if c.isspace()]
+
+
+def _blank_wide_spaces(data: np.ndarray) -> np.ndarray:
+    """The UTF-8 bytes with every white space past ASCII turned into as many spaces."""
+    data = np.append(data, np.zeros(2, np.uint8))
+    leads = np.flatnonzero((data >= 0xC2) & (data <= 0xE3))
+    for space in _WIDE_SPACES:
+        found = leads
+        for place, byte in enumerate(space):
+            found = found[data[found + place] == byte]
+        for place in range(len(space)):
+            data[found + place] = ord(" ")
+    return data[:-2]
