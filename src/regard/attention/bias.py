@@ -39,7 +39,7 @@ class Bias:
         raise NotImplementedError
 
     def allows(self, rectangle: Rectangle) -> Tensor | None:
-        """The pairs that the bias does not forbid by −inf, or None if it forbids none."""
+        """True for the pairs that the bias does not forbid, or None if it never forbids."""
         return None
 
     def pair_width(self, head_width: int) -> int:
@@ -111,7 +111,11 @@ class RelativeBias(Bias):
 
 
 class DenseBias(Bias):
-    """A float tensor broadcastable to (B, H, Tq, Tk), cut by index; −inf means may not attend."""
+    """A float tensor broadcastable to (B, H, Tq, Tk), cut by index.
+
+    −inf, and the type's smallest number that stands for it in many models, mean may not attend: as
+    numbers to add, two of them overflow.
+    """
 
     def __init__(self, tensor: Float[Tensor, "..."] | Tensor):
         if not tensor.dtype.is_floating_point:
@@ -131,6 +135,10 @@ class DenseBias(Bias):
         """The tensor itself."""
         return (self.tensor,)
 
+    @property
+    def _forbidding(self) -> float:
+        return torch.finfo(self.tensor.dtype).min / 2
+
     def _cut(self, rectangle: Rectangle) -> Tensor:
         batch, _, queries, keys = self.tensor.shape
         return self.tensor[
@@ -143,11 +151,11 @@ class DenseBias(Bias):
     def values(self, rectangle: Rectangle, query_rows: Tensor, keys: Tensor) -> Tensor:
         """The rectangle's cut, 0 where it forbids."""
         cut = self._cut(rectangle)
-        return cut.masked_fill(cut == -torch.inf, 0)
+        return cut.masked_fill(cut <= self._forbidding, 0)
 
     def allows(self, rectangle: Rectangle) -> Tensor | None:
-        """Where the cut is not −inf."""
-        return self._cut(rectangle) != -torch.inf
+        """Where the cut does not forbid."""
+        return self._cut(rectangle) > self._forbidding
 
     def check(self, batch: int, heads: int, q_tokens: int, k_tokens: int) -> None:
         """Each axis is 1 or the call's."""

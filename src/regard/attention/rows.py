@@ -102,6 +102,8 @@ def row_weights(
 ) -> Float[Tensor, "batch heads q_rows k_cols"]:
     """Weights before dropout; the columns must hold every key that the rows may attend to."""
     scores = biased_scores(call, tensors, rectangle)
+    if scores.shape[-1] == 0:
+        return scores
     if call.observe_scores is not None:
         scores = call.observe_scores(scores)
     weights = call.normalizer.rule(scores, allowed(call, rectangle), *tensors.normalizer_parameters)
@@ -110,14 +112,20 @@ def row_weights(
     return weights
 
 
+def drop(
+    call: Call, weights: Float[Tensor, "batch heads q_rows k_cols"], rectangle: Rectangle
+) -> Float[Tensor, "batch heads q_rows k_cols"]:
+    """The weights after dropout: some 0, the others larger by 1 / (1 − p)."""
+    if call.seed is None:
+        return weights
+    return weights * keep(call.seed, call.dropout, rectangle, weights.shape[1]) / (1 - call.dropout)
+
+
 def row_output(
     call: Call, tensors: Tensors, rectangle: Rectangle
 ) -> Float[Tensor, "batch heads q_rows value_width"]:
     """The mixed values of the rectangle's rows; `tensors` are cut to the rectangle."""
-    weights = row_weights(call, tensors, rectangle)
-    if call.dropout and call.seed is not None:
-        kept = keep(call.seed, call.dropout, rectangle, weights.shape[1])
-        weights = weights * kept / (1 - call.dropout)
+    weights = drop(call, row_weights(call, tensors, rectangle), rectangle)
     value = repeat_heads(tensors.value, call.group)
     return weights.to(value.dtype) @ value
 

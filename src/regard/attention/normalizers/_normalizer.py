@@ -46,6 +46,20 @@ def widen(scores: Tensor) -> Tensor:
 def allowed_count(scores: Tensor, allowed: Tensor | None) -> Tensor | int:
     """How many keys each row may attend to, at least 1: an int, or a tensor (…, Tq, 1)."""
     if allowed is None:
-        return max(scores.shape[-1], 1)
+        return scores.shape[-1]
     allowed = allowed.expand(*allowed.shape[:-1], scores.shape[-1])
     return allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+def shift(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Scores less their row's largest, and −2 where not allowed.
+
+    Adding one number to a whole row changes no weight of a normalizer on the simplex. The threshold
+    of sparsemax and 1.5-entmax then lies between −1 and 0, so that −2 weighs nothing.
+    """
+    scores = widen(scores)
+    if allowed is None:
+        return scores - scores.detach().amax(-1, keepdim=True)
+    lowest = torch.finfo(scores.dtype).min
+    largest = scores.detach().masked_fill(~allowed, lowest).amax(-1, keepdim=True)
+    return (scores - largest).masked_fill(~allowed, -2)

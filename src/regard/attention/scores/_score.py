@@ -12,6 +12,7 @@ A score has two parts, so that the parts that depend on one token alone are comp
 
 from typing import ClassVar, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -103,9 +104,27 @@ class Score(nn.Module):
         return type(self).as_tanh is not Score.as_tanh
 
 
-def check_sizes(score: str, heads: int, head_width: int) -> None:
-    """Heads and head width count: both at least 1, else `OptionError`."""
-    if heads < 1 or head_width < 1:
+def product(query_rows: Tensor, key_rows: Tensor) -> Tensor:
+    """Dot products of all query rows with all key rows."""
+    return query_rows @ key_rows.transpose(-1, -2)
+
+
+def tanh_sum(query_rows: Tensor, key_rows: Tensor, weight: Tensor) -> Tensor:
+    """``Σₑ weight[h, e] · tanh(query_rows[i, e] + key_rows[j, e])``; holds (tq, tk, e) numbers."""
+    pairs = (query_rows[..., :, None, :] + key_rows[..., None, :, :]).tanh()
+    return (pairs @ weight[:, None, :, None]).squeeze(-1)
+
+
+def glorot(heads: int, width_in: int, width_out: int) -> Tensor:
+    """A matrix a head, uniform in ±√(6 / (in + out)): Glorot and Bengio (2010), equation 16."""
+    bound = (6 / (width_in + width_out)) ** 0.5
+    return torch.empty(heads, width_in, width_out).uniform_(-bound, bound)
+
+
+def check_sizes(score: str, heads: int, head_width: int, hidden_width: int = 1) -> None:
+    """Heads and widths count: at least 1, else `OptionError`."""
+    if heads < 1 or head_width < 1 or hidden_width < 1:
         raise OptionError(
-            f"score {score!r} got heads={heads}, head_width={head_width}; both must be at least 1"
+            f"score {score!r} got heads={heads}, head_width={head_width}, "
+            f"hidden_width={hidden_width}; each must be at least 1"
         )

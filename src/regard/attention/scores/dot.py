@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from regard.attention.scores._score import Dot as DotFeatures
-from regard.attention.scores._score import Score
+from regard.attention.scores._score import Score, product
 
 
 class Dot(Score):
@@ -28,7 +28,7 @@ class Dot(Score):
 
     def rule(self, query_rows: Tensor, key_rows: Tensor, *parameters: Tensor) -> Tensor:
         """``query_rows key_rowsᵀ``."""
-        return query_rows @ key_rows.transpose(-1, -2)
+        return product(query_rows, key_rows)
 
     def as_dot(self, query: Tensor, key: Tensor) -> DotFeatures:
         """Query and key as they are."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from regard.attention.scores._score import Dot, Score
+from regard.attention.scores._score import Dot, Score, product
 
 
 class ScaledDot(Score):
@@ -26,7 +26,7 @@ class ScaledDot(Score):
 
     def rule(self, query_rows: Tensor, key_rows: Tensor, *parameters: Tensor) -> Tensor:
         """``query_rows key_rowsᵀ / √d``."""
-        return query_rows @ key_rows.transpose(-1, -2) * query_rows.shape[-1] ** -0.5
+        return product(query_rows, key_rows) * query_rows.shape[-1] ** -0.5
 
     def as_dot(self, query: Tensor, key: Tensor) -> Dot:
         """Query and key as they are, scale 1/√d."""
