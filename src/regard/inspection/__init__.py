@@ -1,0 +1,1 @@
+"""Inspection: what a model attends to, exactly, as it runs."""

@@ -1,0 +1,410 @@
+"""One attention layer as a model ran it: q, k, v, and the rule that turns them into weights.
+
+A record holds O(T·d) numbers. Scores and weights of any rectangle are computed on demand through
+the one definition in `regard.attention.rows`; with the log-sum-exp of a row known, a weight is
+``exp(score − log_sum_exp)`` and costs no other key.
+
+>>> import torch
+>>> from regard.attention import make_call
+>>> x = torch.eye(2)[None, None]
+>>> record = AttentionRecord(name="attention", layer=0, call=make_call(x, x, x, score="dot"))
+>>> record.weights(0)
+tensor([[0.7311, 0.2689],
+        [0.2689, 0.7311]])
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention import rows as definition
+from regard.attention.bias import Bias, DenseBias, RelativeBias
+from regard.attention.call import Call
+from regard.attention.masks import Causal, Mask, Rectangle, Window
+from regard.attention.masks._mask import _Both
+from regard.attention.normalizers.softmax import Softmax
+from regard.attention.scores import Score
+from regard.errors import OptionError
+
+Span = slice | Sequence[int] | Tensor | int | None
+"""Some rows or columns: a slice, whole numbers, one whole number, or None for all."""
+
+BLOCK = 2**22
+"""How many scores are held at a time while whole rows are gone through: 16 MB in float32."""
+
+
+class ScaledBy(Score):
+    """``scale · q · k``: the score of models that say their scale.
+
+    >>> ScaledBy(0.5)(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4))
+    tensor([[[[2.]]]])
+    """
+
+    learned = False
+
+    def __init__(self, scale: float):
+        super().__init__()
+        self.scale = float(scale)
+
+    def rule(self, query_rows: Tensor, key_rows: Tensor, *parameters: Tensor) -> Tensor:
+        """``query_rows key_rowsᵀ · scale``."""
+        return query_rows @ key_rows.transpose(-1, -2) * self.scale
+
+    def extra_repr(self) -> str:
+        """The scale."""
+        return f"{self.scale:g}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttentionRecord:
+    """What one layer's attention was given, for one text, and what it gave.
+
+    `name`: the module's path in its model. `layer`: counted from 0 in the order of the run.
+    `call`: a batch of one; its tensors are in the model's dtype. `mixed`: (H, Tq, dv), the model's
+    own weighted sums of v. `residual`: (Tq, D), the hidden states that entered the layer.
+    `q_unrotated`, `k_unrotated`: q and k before their rotation by position, where there is one.
+    """
+
+    name: str
+    layer: int
+    call: Call
+    mixed: Float[Tensor, "heads q_tokens value_width"] | None = None
+    residual: Float[Tensor, "q_tokens width"] | None = None
+    q_unrotated: Float[Tensor, "heads q_tokens head_width"] | None = None
+    k_unrotated: Float[Tensor, "kv_heads k_tokens head_width"] | None = None
+    known_log_sum_exp: dict[int, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def q(self) -> Float[Tensor, "heads q_tokens head_width"]:
+        """Queries as the score sees them: after rotation."""
+        return self.call.query[0]
+
+    @property
+    def k(self) -> Float[Tensor, "kv_heads k_tokens head_width"]:
+        """Keys as the score sees them; head h reads kv head h // (H / Hkv)."""
+        return self.call.key[0]
+
+    @property
+    def v(self) -> Float[Tensor, "kv_heads k_tokens value_width"]:
+        """Values."""
+        return self.call.value[0]
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return self.call.query.shape[1]
+
+    @property
+    def kv_heads(self) -> int:
+        """Hkv."""
+        return self.call.key.shape[1]
+
+    @property
+    def q_tokens(self) -> int:
+        """Tq."""
+        return self.call.query.shape[2]
+
+    @property
+    def k_tokens(self) -> int:
+        """Tk."""
+        return self.call.key.shape[2]
+
+    @property
+    def scale(self) -> float | None:
+        """What q · k is multiplied with; None where the score is no dot product."""
+        dot = self.call.score.as_dot(self.call.query[..., :1, :], self.call.key[..., :1, :])
+        if isinstance(self.call.score, ScaledBy):
+            return self.call.score.scale
+        return None if dot is None else dot.scale
+
+    @property
+    def mask(self) -> Mask | None:
+        """Which keys a query may attend to; None if all."""
+        return self.call.mask
+
+    @property
+    def biases(self) -> tuple[Bias, ...]:
+        """What is added to the scaled scores."""
+        return self.call.biases
+
+    @property
+    def softcap(self) -> float | None:
+        """The bound c of ``c·tanh(s/c)``, where scores are capped."""
+        normalizer = self.call.normalizer
+        return normalizer.softcap if isinstance(normalizer, Softmax) else None
+
+    @property
+    def sinks(self) -> Float[Tensor, " heads"] | None:
+        """The logit a head that joins the denominator, where there is one."""
+        normalizer = self.call.normalizer
+        return normalizer.sinks if isinstance(normalizer, Softmax) else None
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether weights are ``exp(score − log_sum_exp)``."""
+        return type(self.call.normalizer) is Softmax
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the mask is known to forbid every later key."""
+        return _forbids_later(self.call.mask)
+
+    @property
+    def log_sum_exp(self) -> Float[Tensor, "heads q_tokens"]:
+        """Per row ``log Σ exp(score)`` in float32, the sink included; −inf for a row of nowhere.
+
+        A head's is computed when first needed, in blocks, and kept.
+        """
+        return torch.stack([self.head_log_sum_exp(head) for head in range(self.heads)])
+
+    def head_log_sum_exp(self, head: int) -> Float[Tensor, " q_tokens"]:
+        """`log_sum_exp` of one head."""
+        self._require_softmax("log_sum_exp")
+        if head not in self.known_log_sum_exp:
+            parts = [self._row_log_sum_exp(head, block) for block in self.row_blocks()]
+            self.known_log_sum_exp[head] = torch.cat(parts).float()
+        return self.known_log_sum_exp[head]
+
+    def row_blocks(self, size: int = BLOCK) -> list[slice]:
+        """All rows in slices of at most `size` scores each, at least one row."""
+        step = max(1, size // max(self.k_tokens, 1))
+        edges = [*range(0, self.q_tokens, step), self.q_tokens]
+        return [slice(a, b) for a, b in pairwise(edges)]
+
+    def kv_head(self, head: int) -> int:
+        """The key/value head that a head reads."""
+        return head // self.call.group
+
+    def features(
+        self, head: int
+    ) -> tuple[Float[Tensor, "q_tokens width"], Float[Tensor, "k_tokens width"]] | None:
+        """Float tensors (q', k') with q' k'ᵀ the scaled scores, before bias, softcap and mask.
+
+        None where the score is no dot product.
+        """
+        call = self._call_of(head)
+        at = 0 if call is not self.call else head
+        if isinstance(call.score, ScaledBy):
+            query, key, scale = call.query, call.key, call.score.scale
+        else:
+            dot = call.score.as_dot(call.query, call.key)
+            if dot is None:
+                return None
+            query, key, scale = dot.query, dot.key, dot.scale
+        key = definition.repeat_heads(key, query.shape[1])
+        return _wide(query[0, at].detach()) * scale, _wide(key[0, at].detach())
+
+    def allowed(
+        self, rows: Span = None, cols: Span = None, head: int = 0
+    ) -> Bool[Tensor, "q_rows k_cols"] | None:
+        """True where a query may attend; None if all may."""
+        if self.call.mask is None and all(isinstance(b, RelativeBias) for b in self.call.biases):
+            return None
+        blocks = self._blocks(rows, cols)
+        return _join([[self._allowed(head, r) for r in line] for line in blocks])
+
+    def bias(
+        self, head: int, rows: Span = None, cols: Span = None
+    ) -> Float[Tensor, "q_rows k_cols"] | None:
+        """What is added to the scaled scores; None if nothing."""
+        if not self.call.biases:
+            return None
+        blocks = self._blocks(rows, cols)
+        return _join([[self._bias(head, r) for r in line] for line in blocks])
+
+    def scores(
+        self, head: int, rows: Span = None, cols: Span = None
+    ) -> Float[Tensor, "q_rows k_cols"]:
+        """What goes into the normalizer: scaled, biased, capped; −inf where the mask forbids."""
+        blocks = self._blocks(rows, cols)
+        return _join([[self._scores(head, r) for r in line] for line in blocks])
+
+    def log_weights(
+        self, head: int, rows: Span = None, cols: Span = None
+    ) -> Float[Tensor, "q_rows k_cols"]:
+        """Logarithms of the weights; −inf where a weight is 0."""
+        if not self.is_softmax:
+            return self.weights(head, rows, cols).log()
+        scores = self.scores(head, rows, cols)
+        lse = self.head_log_sum_exp(head)[_index(rows, self.q_tokens).to(scores.device)]
+        lse = torch.where(lse == -torch.inf, 0.0, lse)
+        return scores - lse[:, None]
+
+    def weights(
+        self, head: int, rows: Span = None, cols: Span = None
+    ) -> Float[Tensor, "q_rows k_cols"]:
+        """The weights of a rectangle, in float32 or better; whole rows sum to one (sinks apart)."""
+        if self.is_softmax:
+            return self.log_weights(head, rows, cols).exp()
+        columns = _index(cols, self.k_tokens)
+        lines = [self._whole_rows(head, line[0].rows) for line in self._blocks(rows, None)]
+        return torch.cat([line[:, columns] for line in lines])
+
+    def double(self) -> "AttentionRecord":
+        """The same record in float64, to recompute rows to the last digit."""
+        call = self.call
+        normalizer = call.normalizer
+        if isinstance(normalizer, Softmax) and normalizer.sinks is not None:
+            sinks = normalizer.sinks
+            normalizer = Softmax(normalizer.softcap, sinks=True, heads=self.heads).double()
+            assert normalizer.sinks is not None
+            normalizer.sinks.data.copy_(sinks)
+        q, k, v = call.query.double(), call.key.double(), call.value.double()
+        return replace(
+            self,
+            call=replace(call, query=q, key=k, value=v, normalizer=normalizer),
+            known_log_sum_exp={},
+        )
+
+    def _require_softmax(self, what: str) -> None:
+        if not self.is_softmax:
+            raise OptionError(
+                f"{what} belongs to softmax, but {self.name} normalizes with "
+                f"{type(self.call.normalizer).__name__}; ask for weights"
+            )
+
+    def _call_of(self, head: int) -> Call:
+        """The call of one head alone, or the whole call where heads cannot be told apart."""
+        if not 0 <= head < self.heads:
+            raise OptionError(
+                f"head {head} is asked for; {self.name} has heads 0 … {self.heads - 1}"
+            )
+        call = self.call
+        cut = [_one_head(bias, head) for bias in call.biases]
+        learned = call.score.learned or (call.normalizer.rule_parameters() and not self.is_softmax)
+        if learned or any(bias is None for bias in cut):
+            return call
+        kv = self.kv_head(head)
+        return replace(
+            call,
+            query=call.query[:, head : head + 1],
+            key=call.key[:, kv : kv + 1],
+            value=call.value[:, kv : kv + 1],
+            biases=tuple(bias for bias in cut if bias is not None),
+        )
+
+    def _blocks(self, rows: Span, cols: Span) -> list[list[Rectangle]]:
+        lines = _runs(rows, self.q_tokens, "row")
+        columns = _runs(cols, self.k_tokens, "column")
+        return [[self.call.rectangle(r, c) for c in columns] for r in lines]
+
+    @torch.no_grad()
+    def _allowed(self, head: int, rectangle: Rectangle) -> Tensor:
+        may = definition.allowed(self._call_of(head), rectangle)
+        return _pick(may, head, rectangle)
+
+    @torch.no_grad()
+    def _bias(self, head: int, rectangle: Rectangle) -> Tensor:
+        call = self._call_of(head)
+        tensors = self._tensors(call, rectangle)
+        key = definition.repeat_heads(tensors.key, tensors.query.shape[1])
+        values = [bias.values(rectangle, tensors.query, key) for bias in call.biases]
+        total = _pick(_wide(values[0]), head, rectangle)
+        for one in values[1:]:
+            total = total + _pick(_wide(one), head, rectangle)
+        return total
+
+    @torch.no_grad()
+    def _scores(self, head: int, rectangle: Rectangle) -> Tensor:
+        call = self._call_of(head)
+        scores = definition.biased_scores(call, self._tensors(call, rectangle), rectangle)
+        scores = _pick(scores, head, rectangle)
+        if self.softcap is not None:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        may = definition.allowed(call, rectangle)
+        if may is None:
+            return scores
+        return scores.masked_fill(~_pick(may, head, rectangle), -torch.inf)
+
+    def _row_log_sum_exp(self, head: int, block: slice) -> Tensor:
+        scores = self.scores(head, block)
+        if self.sinks is not None:
+            sink = self.sinks[head].detach().to(scores.dtype).expand(scores.shape[0], 1)
+            scores = torch.cat([scores, sink], 1)
+        return scores.logsumexp(1)
+
+    @torch.no_grad()
+    def _whole_rows(self, head: int, rows: slice) -> Tensor:
+        call = self._call_of(head)
+        rectangle = call.rectangle(rows)
+        weights = definition.row_weights(call, self._tensors(call, rectangle), rectangle)
+        return _pick(weights, head, rectangle)
+
+    def _tensors(self, call: Call, rectangle: Rectangle) -> definition.Tensors:
+        if not call.score.learned:
+            # Nothing is learned, so cutting before projecting gives the same and costs less.
+            query, key = call.query[:, :, rectangle.rows], call.key[:, :, rectangle.cols]
+            value = call.value[:, :, rectangle.cols]
+            query, key, value = _wide(query), _wide(key), _wide(value)
+            features = call.score.project(query, key)
+            learned = call.normalizer.rule_parameters()
+            return definition.Tensors(query, key, value, *features, (), learned)
+        tensors = definition.tensors_of(call).cut(rectangle)
+        wide = [_wide(x) if isinstance(x, Tensor) else tuple(map(_wide, x)) for x in tensors]
+        return definition.Tensors(*wide)  # pyright: ignore[reportArgumentType]
+
+
+def _one_head(bias: Bias, head: int) -> Bias | None:
+    """A bias of one head, or None where its heads cannot be told apart."""
+    if isinstance(bias, RelativeBias):
+        return RelativeBias(bias.table[head : head + 1], bias.lowest)
+    if isinstance(bias, DenseBias):
+        one = bias.tensor if bias.tensor.shape[1] == 1 else bias.tensor[:, head : head + 1]
+        return DenseBias(one)
+    return None
+
+
+def _pick(values: Tensor | None, head: int, rectangle: Rectangle) -> Tensor:
+    """One head of (1, 1 or H, 1 or tq, 1 or tk), as (tq, tk)."""
+    shape = rectangle.query_positions.shape[1], rectangle.key_positions.shape[1]
+    if values is None:
+        return torch.ones(shape, dtype=torch.bool, device=rectangle.query_positions.device)
+    return values[0, head if values.shape[1] > 1 else 0].expand(shape)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Float32 or better: what a model keeps in 16 bit, fused kernels accumulate in 32."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def _join(blocks: list[list[Tensor]]) -> Tensor:
+    lines = [line[0] if len(line) == 1 else torch.cat(line, 1) for line in blocks]
+    return lines[0] if len(lines) == 1 else torch.cat(lines)
+
+
+def _index(span: Span, size: int) -> Tensor:
+    """The whole numbers of a span."""
+    runs = _runs(span, size, "index")
+    return torch.cat([torch.arange(run.start, run.stop) for run in runs])
+
+
+def _runs(span: Span, size: int, kind: str) -> list[slice]:
+    """A span as slices of step 1; `OptionError` outside of 0 … size − 1."""
+    if span is None:
+        return [slice(0, size)]
+    if isinstance(span, slice):
+        start, stop, step = span.indices(size)
+        if step == 1:
+            return [slice(start, max(start, stop))]
+        span = range(start, stop, step)
+    numbers = [span] if isinstance(span, int) else [int(n) for n in span]
+    for number in numbers:
+        if not 0 <= number < size:
+            raise OptionError(f"{kind} {number} is asked for; there are 0 … {size - 1}")
+    runs: list[slice] = []
+    for number in numbers:
+        if runs and runs[-1].stop == number:
+            runs[-1] = slice(runs[-1].start, number + 1)
+        else:
+            runs.append(slice(number, number + 1))
+    return runs or [slice(0, 0)]
+
+
+def _forbids_later(mask: Mask | None) -> bool:
+    if isinstance(mask, _Both):
+        return _forbids_later(mask.first) or _forbids_later(mask.second)
+    return isinstance(mask, Causal) or (isinstance(mask, Window) and mask.after == 0)
