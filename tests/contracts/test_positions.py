@@ -86,7 +86,7 @@ def bias_matrix(encoding, q, k, query_positions, key_positions, allowed=None):
     bias = encoding.bias(query_positions, key_positions)
     if isinstance(bias, OffsetTable):
         offset = key_positions[..., None, :] - query_positions[..., :, None]
-        column = offset.reshape(-1, *offset.shape[-2:]) - bias.lowest
+        column = (offset if offset.ndim == 3 else offset[None]) - bias.lowest
         assert (column >= 0).all()
         return bias.table[:, column].transpose(0, 1)
     assert isinstance(bias, RowRule)
@@ -337,8 +337,8 @@ def test_positions_that_do_not_fit_are_refused(encoding, places, message):
 def test_float_positions_are_refused_by_biases(encoding):
     if "bias" not in encoding.places:
         return
+    _, q, k = inputs()
     with pytest.raises(ShapeError, match=r"positions must be integers, got torch\.float32"):
-        _, q, k = inputs()
         bias_matrix(encoding, q, k, torch.arange(5.0), torch.arange(5.0))
 
 
@@ -348,7 +348,8 @@ from regard import positions
 
 for name, settings in {members}:
     encoding = positions.create(name, **settings)
-    x, q, places = torch.randn(2, 5, {width}), torch.randn(2, 3, 5, {head_width}), torch.arange(3, 8)
+    x, q = torch.randn(2, 5, {width}), torch.randn(2, 3, 5, {head_width})
+    places = torch.arange(3, 8)
     added = torch.compile(encoding, backend="eager")
     rotated = torch.compile(encoding.rotate, backend="eager")
     assert torch.equal(added(x), encoding(x)), name

@@ -39,11 +39,12 @@ class T5(Encoding):
         super().__init__()
         check_at_least("heads", heads, 1)
         exact = buckets // (4 if bidirectional else 2)
-        if exact < 1 or buckets % (2 * exact) or max_distance <= exact:
+        if exact < 1 or max_distance <= exact:
             raise OptionError(
-                f"t5 needs buckets in halves of each direction (a multiple of "
-                f"{4 if bidirectional else 2}) and a max_distance above the distances that have a "
-                f"bucket each, got buckets={buckets}, max_distance={max_distance}"
+                "t5 needs buckets for two distances or more in each direction, and a max_distance "
+                f"past the distances that have their own, got buckets={buckets} "
+                f"({'both directions' if bidirectional else 'one direction'}), "
+                f"max_distance={max_distance}"
             )
         self.max_distance = max_distance
         self.bidirectional = bidirectional
