@@ -34,8 +34,20 @@ class Bias:
         """The tensors whose gradients the bias gives."""
         return ()
 
-    def values(self, rectangle: Rectangle, query_rows: Tensor, keys: Tensor) -> Tensor:
-        """What to add to the scores of the rectangle; query rows and keys are cut to it."""
+    whole_rows: bool = False
+    """Whether the bias of one key depends on the other keys, so that it must see all of them."""
+
+    def values(
+        self,
+        rectangle: Rectangle,
+        query_rows: Tensor,
+        keys: Tensor,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
+        """What to add to the scores of the rectangle; query rows and keys are cut to it.
+
+        `allowed`, True where a query may attend, is read by a bias of `whole_rows` alone.
+        """
         raise NotImplementedError
 
     def allows(self, rectangle: Rectangle) -> Tensor | None:
@@ -86,7 +98,13 @@ class RelativeBias(Bias):
         """The table."""
         return (self.table,)
 
-    def values(self, rectangle: Rectangle, query_rows: Tensor, keys: Tensor) -> Tensor:
+    def values(
+        self,
+        rectangle: Rectangle,
+        query_rows: Tensor,
+        keys: Tensor,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
         """Table values of the rectangle's offsets, (1 or B, H, tq, tk)."""
         columns = rectangle.offsets - self.lowest
         return self.table[:, columns].transpose(0, 1)
@@ -148,7 +166,13 @@ class DenseBias(Bias):
             rectangle.cols if keys > 1 else slice(0, 1),
         ]
 
-    def values(self, rectangle: Rectangle, query_rows: Tensor, keys: Tensor) -> Tensor:
+    def values(
+        self,
+        rectangle: Rectangle,
+        query_rows: Tensor,
+        keys: Tensor,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
         """The rectangle's cut, 0 where it forbids."""
         cut = self._cut(rectangle)
         return cut.masked_fill(cut <= self._forbidding, 0)
@@ -175,26 +199,32 @@ class RowRule(Bias):
 
     Query rows (B, H, tq, d) and keys (B, H, tk, d) are those that the score sees before it
     projects them; positions are (1 or B, tokens). The rule may bring `parameters_used`, the tensors
-    that want gradients, and `pair_width`, how many numbers it holds for one pair.
+    that want gradients; `pair_width`, how many numbers it holds for one pair; and `whole_rows`,
+    True if it must see all keys at once: then its fifth argument is the mask, broadcastable to
+    (B, H, tq, tk), True where a query may attend, or None.
     """
 
     positional: ClassVar[bool] = True
 
     def __init__(self, rule: Any):
         self.rule = rule
+        self.whole_rows = bool(getattr(rule, "whole_rows", False))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the rule says it uses."""
         return tuple(getattr(self.rule, "parameters_used", ()))
 
-    def values(self, rectangle: Rectangle, query_rows: Tensor, keys: Tensor) -> Tensor:
+    def values(
+        self,
+        rectangle: Rectangle,
+        query_rows: Tensor,
+        keys: Tensor,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
         """The rule on the rectangle's rows."""
-        positions = rectangle.query_positions, rectangle.key_positions
-        if positions[0].shape[0] != positions[1].shape[0]:
-            batch = max(positions[0].shape[0], positions[1].shape[0])
-            positions = positions[0].expand(batch, -1), positions[1].expand(batch, -1)
-        return self.rule(query_rows, keys, *positions)
+        asked = (query_rows, keys, rectangle.query_positions, rectangle.key_positions)
+        return self.rule(*asked, allowed) if self.whole_rows else self.rule(*asked)
 
     def pair_width(self, head_width: int) -> int:
         """What the rule says, else as for a vector of the head's width."""

@@ -22,6 +22,7 @@ from torch import Tensor
 from regard.attention.call import Call
 from regard.attention.dropout import keep
 from regard.attention.masks import Rectangle
+from regard.errors import OptionError
 
 
 class Tensors(NamedTuple):
@@ -81,8 +82,15 @@ def biased_scores(
     )
     scores = call.score.rule(tensors.query_features, key_features, *tensors.score_parameters)
     for bias in call.biases:
+        may = None
+        if bias.whole_rows:
+            if rectangle.cols != slice(0, call.sizes[3]):
+                raise OptionError(
+                    f"{bias!r} counts keys, so it needs whole rows: all {call.sizes[3]} columns"
+                )
+            may = allowed(call, rectangle)
         key = repeat_heads(tensors.key, call.group)
-        scores = scores + bias.values(rectangle, tensors.query, key)
+        scores = scores + bias.values(rectangle, tensors.query, key, may)
     return scores
 
 
@@ -134,10 +142,12 @@ def scores(
     call: Call, rows: slice | None = None, cols: slice | None = None
 ) -> Float[Tensor, "batch heads q_rows k_cols"]:
     """Scores with biases, −inf where the mask forbids, of any rectangle."""
-    rectangle = call.rectangle(rows, cols)
+    whole = cols is None or any(b.whole_rows for b in call.biases)
+    rectangle = call.rectangle(rows, None if whole else cols)
     values = biased_scores(call, tensors_of(call).cut(rectangle), rectangle)
     may = allowed(call, rectangle)
-    return values if may is None else values.masked_fill(~may, -torch.inf)
+    values = values if may is None else values.masked_fill(~may, -torch.inf)
+    return values[..., cols] if whole and cols is not None else values
 
 
 def weights(

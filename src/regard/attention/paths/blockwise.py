@@ -97,7 +97,11 @@ class _Job:
             for start in range(0, q_tokens, self.rows):
                 rows = slice(start, min(start + self.rows, q_tokens))
                 cols = slice(0, k_tokens)
-                if call.in_order and call.mask is not None:
+                if (
+                    call.in_order
+                    and call.mask is not None
+                    and not any(b.whole_rows for b in call.biases)
+                ):
                     cols = call.mask.span(rows, k_tokens)
                 yield call.rectangle(rows, cols, slice(b, b + 1))
 

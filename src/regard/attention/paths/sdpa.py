@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from regard.attention.bias import RowRule
 from regard.attention.call import Call
 from regard.attention.masks import Causal
 from regard.attention.paths._path import Path
@@ -31,7 +32,7 @@ class Sdpa(Path):
             return "scores or weights are observed, and it shows neither"
         if call.dropout:
             return "its dropout depends on how it runs; ours is the same on every path"
-        if any(b.learned for b in call.biases):
+        if any(b.learned or isinstance(b, RowRule) for b in call.biases):
             return "a bias with gradient would become a (Tq, Tk) tensor, with one as its gradient"
         if not causal_alone(call):
             size = _tensor_bytes(call)
@@ -74,10 +75,16 @@ def causal_alone(call: Call) -> bool:
 
 
 def _tensor_bytes(call: Call) -> int:
-    if call.mask is None and not call.biases:
+    """The size of the mask and bias as one tensor, from one pair of each."""
+    _, _, q_tokens, k_tokens = call.sizes
+    if q_tokens == 0 or k_tokens == 0:
         return 0
-    batch, heads, q_tokens, k_tokens = call.sizes
-    return batch * heads * q_tokens * k_tokens * call.query.element_size()
+    pair = call.rectangle(slice(0, 1), slice(0, 1))
+    shapes = [b.values(pair, call.query[:, :, :1], call.key[:, :, :1]).shape for b in call.biases]
+    may = allowed(call, pair)
+    shapes += [] if may is None else [may.shape]
+    sequences, heads = (max((s[axis] for s in shapes), default=0) for axis in (0, 1))
+    return sequences * heads * q_tokens * k_tokens * call.query.element_size()
 
 
 def _mask_tensor(call: Call) -> tuple[Tensor | None, Tensor | None]:
@@ -98,7 +105,7 @@ def _mask_tensor(call: Call) -> tuple[Tensor | None, Tensor | None]:
     total = torch.zeros((), dtype=call.query.dtype, device=call.query.device)
     key = repeat_heads(call.key, call.group)
     for bias in call.biases:
-        total = total + bias.values(rectangle, call.query, key)
+        total = total + bias.values(rectangle, call.query, key, may)
     if may is not None:
         total = total.masked_fill(~may, -torch.inf)
     return total.to(call.query.dtype).expand(-1, -1, *call.sizes[2:]), alive
