@@ -5,7 +5,6 @@ A line of plain text is a paragraph, and so is one row of a table's text column.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 
 from regard.errors import DataError, OptionError
@@ -14,7 +13,7 @@ from regard.text.lines import pages
 from regard.text.sources import Source, find_sources
 from regard.text.tables import columns_of, rows
 
-ROWS = 1 << 14
+PART = 1 << 20
 
 
 def read_texts(
@@ -55,10 +54,16 @@ def parts(
 
 
 def chunked(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists of `ROWS`."""
-    texts = iter(texts)
-    while block := list(islice(texts, ROWS)):
-        yield block
+    """The texts in lists of about `PART` characters."""
+    part, size = [], 0
+    for text in texts:
+        part.append(text)
+        size += len(text) + 1
+        if size >= PART:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _text_column(source: Source, known: list[str]) -> str:

@@ -10,7 +10,7 @@ Blank lines are left out. Every value is a string.
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from regard.errors import DataError, OptionError, StorageError
-from regard.text.counting import Counts
+from regard.text.counting import Census
 from regard.text.segmenters._segmenter import to_arrow
 from regard.text.storage import new_file
 
@@ -46,7 +46,7 @@ class Vocabulary:
         """`tokens` without the specials; `counts` of the specials and the tokens, int64."""
         if isinstance(specials, str):
             raise OptionError(f"specials= takes a list of tokens; it got the string {specials!r}")
-        array = tokens if isinstance(tokens, pa.Array) else to_arrow(list(tokens))
+        array = to_arrow(list(tokens)) if isinstance(tokens, Sequence) else tokens
         self.specials = tuple(specials)
         self._array = pa.concat_arrays(
             [pa.array(self.specials, pa.large_string()), array.cast(pa.large_string())]
@@ -73,39 +73,34 @@ class Vocabulary:
         tokens included. Order: special tokens, then by count, then by token.
         """
         tokens = chain.from_iterable(texts)
-        counts = Counts()
+        census = Census()
         while part := list(islice(tokens, 1 << 20)):
-            found = to_arrow(part).value_counts()
-            counts.add(found.field("values"), found.field("counts").to_numpy())
-        return cls.from_counts(counts, min_count, max_size, specials)
+            coded = to_arrow(part).dictionary_encode()
+            census.add(coded.dictionary, np.bincount(coded.indices))
+        census.finish()
+        return cls.from_census(census, min_count, max_size, specials)
 
     @classmethod
-    def from_counts(
-        cls, counts: Counts, min_count: int, max_size: int | None, specials: Sequence[str]
+    def from_census(
+        cls, census: Census, min_count: int, max_size: int | None, specials: Sequence[str]
     ) -> Self:
         """The vocabulary of tokens counted before; ``<unk>`` gets the count of all left out."""
         check_limits(min_count, max_size, specials)
-        table = counts.total()
-        all_seen = pc.sum(table["count"]).as_py() or 0
-        if specials:
-            special = pc.is_in(table["token"], value_set=pa.array(specials, pa.large_string()))
-            spelled = table.filter(special).to_pydict()
-            table = table.filter(pc.invert(special))
-        else:
-            spelled = {"token": [], "count": []}
-        table = table.filter(pc.greater_equal(table["count"], min_count))
+        names = pa.array(specials, pa.large_string())
+        own = pc.index_in(names, value_set=census.tokens).to_pylist()
+        first = np.array([0 if at is None else census.counts[at] for at in own], np.int64)
+        wanted = census.counts >= min_count
+        wanted[[at for at in own if at is not None]] = False
+        table = pa.table({"token": census.tokens, "count": census.counts}).filter(pa.array(wanted))
+        table = table.sort_by([("count", "descending"), ("token", "ascending")])
         if max_size is not None:
             table = table.slice(0, max_size - len(specials))
-        own = dict(zip(spelled["token"], spelled["count"], strict=True))
+        counts = table["count"].to_numpy()
         if UNKNOWN in specials:
-            kept = pc.sum(table["count"]).as_py() or 0
-            others = sum(n for token, n in own.items() if token != UNKNOWN)
-            own[UNKNOWN] = all_seen - kept - others
-        first = np.array([own.get(token, 0) for token in specials], np.int64)
-        tokens = table["token"].combine_chunks()
-        if isinstance(tokens, pa.ChunkedArray):
-            tokens = pa.concat_arrays(tokens.chunks)
-        return cls(tokens, np.concatenate([first, table["count"].to_numpy()]), specials)
+            at = list(specials).index(UNKNOWN)
+            first[at] += census.counts.sum() - first.sum() - counts.sum()
+        tokens = pa.concat_arrays(table["token"].chunks) if len(table) else names[:0]
+        return cls(tokens, np.concatenate([first, counts]), specials)
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -149,10 +144,10 @@ class Vocabulary:
         ids = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
         return ids if self.unknown is not None else ids[ids >= 0]
 
-    def encode_array(self, tokens: pa.Array) -> np.ndarray:
-        """The ids (int32) of an Arrow array of tokens, in place: −1 where there is none."""
-        found = pc.index_in(tokens.cast(pa.large_string()), value_set=self._array)
-        return found.fill_null(-1 if self.unknown is None else self.unknown).to_numpy()
+    @property
+    def array(self) -> pa.Array:
+        """All tokens as one Arrow array, which holds them in little memory."""
+        return self._array
 
     def decode(self, ids: ArrayLike) -> list[str]:
         """The tokens of `ids`."""

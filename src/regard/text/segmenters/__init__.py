@@ -10,13 +10,13 @@ from typing import Any
 
 from regard.errors import OptionError
 from regard.family import Family
-from regard.text.segmenters._segmenter import Segmenter, Tokens
+from regard.text.segmenters._segmenter import FILE, Segmenter, Tokens
 
 family: Family[Segmenter] = Family("segmenter", __name__)
 create = family.create
 names = family.names
 
-__all__ = ["Segmenter", "Tokens", "create", "family", "from_settings", "names"]
+__all__ = ["FILE", "Segmenter", "Tokens", "create", "family", "from_settings", "names"]
 
 
 def from_settings(settings: dict[str, Any], folder: str | Path | None = None) -> Segmenter:

@@ -13,6 +13,8 @@ import pyarrow as pa
 from regard.errors import DataError
 from regard.text.normalization import Normalization
 
+FILE = "segmenter.json"
+
 
 @dataclass(frozen=True)
 class Tokens:
