@@ -1,0 +1,260 @@
+"""The loop over blocks of rows: scores, bias table, mask, softmax, dropout, values; and back.
+
+Only what is O(T) outlives a block: query, key, value, output and each row's log-sum-exp. Backward
+makes the weights again from these.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.attention import rows
+from regard.attention.bias import RelativeBias
+from regard.attention.call import Call
+from regard.attention.dropout import keep
+from regard.attention.kernels.softmax import slope, weigh
+from regard.attention.kernels.threads import Threads
+from regard.attention.masks import Rectangle
+
+# A block has so many rows, fewer if its scores were more numbers than the budget.
+_ROWS, _FEWEST_ROWS, _BUDGET = 128, 16, 2**20
+# Rows of one task, for softmax.
+_ROWS_A_TASK = 16
+
+
+class Scores(Protocol):
+    """What makes the scores of a block, and takes their gradients."""
+
+    def __init__(self, query: Tensor, key: Tensor, parameter: Tensor, /): ...
+
+    def fill(self, threads: Threads, scores: Tensor, rectangle: Rectangle) -> None:
+        """Write the rectangle's scores, (batch, heads, rows, keys)."""
+
+    def start_gradients(self) -> None:
+        """Make room for the gradients."""
+
+    def absorb(self, threads: Threads, slopes: Tensor, rectangle: Rectangle) -> None:
+        """Add what the gradients `slopes` of the rectangle's scores give."""
+
+    def gradients(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Of query, key and the score's parameter."""
+        ...
+
+
+def refuses(call: Call) -> str | None:
+    """Why the loop cannot compute the call, whatever its score; None if it can."""
+    if call.query.device.type != "cpu":
+        return f"the kernel runs on the CPU, and the tensors are on {call.query.device}"
+    if call.query.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"the kernel computes in float32, and the tensors are {call.query.dtype}"
+    if call.observed:
+        return "scores or weights are observed, and the kernel holds a few rows of them at a time"
+    if not call.normalizer.plain_softmax:
+        return "the normalizer is not softmax without options"
+    if len(call.biases) > 1 or not all(isinstance(b, RelativeBias) for b in call.biases):
+        return "the bias is not one table over offsets"
+    if call.biases and not call.in_order and bool((call.key_positions.diff(dim=-1) != 1).any()):
+        return "the bias reads a table over offsets, and key positions are not consecutive"
+    return None
+
+
+@torch.compiler.disable
+def run(
+    call: Call, kind: type[Scores], query: Tensor, key: Tensor, parameter: Tensor, value: Tensor
+) -> Tensor:
+    """Mix `value` by the scores `kind` of `query`, `key` and `parameter`, in float32."""
+    table, lowest = None, 0
+    for bias in call.biases:
+        assert isinstance(bias, RelativeBias)
+        table, lowest = bias.table.float(), bias.lowest
+    tensors = (each.float() for each in (query, key, value, parameter))
+    output = Fused.apply(call, kind, lowest, *tensors, table)
+    return output.to(call.value.dtype)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+class Fused(torch.autograd.Function):
+    """``apply(call, kind, lowest, query, key, value, parameter, table)``: the mixed values.
+
+    `kind`: a class of `Scores`, made with query, key and parameter. `table`: (heads, offsets) or
+    None, its first column for the offset `lowest`. Tensors are float32 and (batch, heads, tokens,
+    width), with as many key as query heads.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        call: Call,
+        kind: "type[Scores]",
+        lowest: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        parameter: Tensor,
+        table: Tensor | None,
+    ) -> Tensor:
+        """Block by block: fill, weigh, mix."""
+        value = value.detach().contiguous()
+        scores_of: Scores = kind(query, key, parameter)
+        batch, heads, q_tokens, _ = call.sizes
+        output = value.new_zeros(batch, heads, q_tokens, value.shape[-1])
+        logsumexp = value.new_full((batch, heads, q_tokens), -torch.inf)
+        line, starts = _table_lines(call, table, lowest)
+        with Threads() as threads:
+            for rectangle, (weights,) in _blocks(call, scratches=1):
+                scores_of.fill(threads, weights, rectangle)
+                sums = torch.empty(weights.shape[:3])
+                _weigh(threads, call, rectangle, weights, sums, line, starts, known=False)
+                logsumexp[rectangle.batch, :, rectangle.rows] = sums
+                kept = _kept(call, rectangle)
+                if kept is not None:
+                    weights *= kept
+                mixed = torch.bmm(
+                    weights.flatten(0, 1), value[rectangle.batch].flatten(0, 1)[:, rectangle.cols]
+                )
+                output[rectangle.batch, :, rectangle.rows] = mixed.unflatten(0, (-1, heads))
+        ctx.save_for_backward(query, key, value, parameter, table, output, logsumexp)
+        ctx.call, ctx.kind, ctx.lowest = call, kind, lowest
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, output_slopes: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Block by block: weights again, gradients of scores, of everything else."""
+        query, key, value, parameter, table, output, logsumexp = ctx.saved_tensors
+        call: Call = ctx.call
+        scores_of: Scores = ctx.kind(query, key, parameter)
+        scores_of.start_gradients()
+        output_slopes = output_slopes.contiguous()
+        balance = (output * output_slopes).sum(-1)
+        value_slopes = torch.zeros_like(value)
+        line, starts = _table_lines(call, table, ctx.lowest)
+        table_slopes = torch.zeros(
+            call.sizes[0], (_ROWS + _ROWS_A_TASK - 1) // _ROWS_A_TASK, *line.shape
+        )
+        with Threads() as threads:
+            for rectangle, (weights, slopes) in _blocks(call, scratches=2):
+                part = rectangle.batch, slice(None), rectangle.rows
+                scores_of.fill(threads, weights, rectangle)
+                sums = logsumexp[part].contiguous()
+                _weigh(threads, call, rectangle, weights, sums, line, starts, known=True)
+                out = output_slopes[part].flatten(0, 1)
+                torch.bmm(
+                    out,
+                    value[rectangle.batch].flatten(0, 1)[:, rectangle.cols].transpose(1, 2),
+                    out=slopes.flatten(0, 1),
+                )
+                kept = _kept(call, rectangle)
+                if kept is not None:
+                    slopes *= kept
+                threads.share(
+                    slope,
+                    _tasks(weights),
+                    weights.numpy(),
+                    slopes.numpy(),
+                    balance[part].contiguous().numpy(),
+                    table_slopes[rectangle.batch].numpy(),
+                    _starts(starts, rectangle),
+                    _ROWS_A_TASK,
+                )
+                if kept is not None:
+                    weights *= kept
+                value_slopes[rectangle.batch].flatten(0, 1)[:, rectangle.cols].baddbmm_(
+                    weights.flatten(0, 1).transpose(1, 2), out
+                )
+                scores_of.absorb(threads, slopes, rectangle)
+        query_slopes, key_slopes, parameter_slopes = scores_of.gradients()
+        return (
+            *(None, None, None),
+            query_slopes,
+            key_slopes,
+            value_slopes,
+            parameter_slopes,
+            None if table is None else table_slopes.double().sum((0, 1)).float(),
+        )
+
+
+def _blocks(call: Call, scratches: int) -> Iterator[tuple[Rectangle, list[Tensor]]]:
+    """The blocks that cover all rows, with room for their scores; blocks without keys are left out.
+
+    The room is used again for the next block.
+    """
+    batch, heads, q_tokens, k_tokens = call.sizes
+    a_row = max(heads * k_tokens, 1)
+    rows = min(max(q_tokens, 1), max(_FEWEST_ROWS, min(_ROWS, _BUDGET // a_row)))
+    batches = max(1, _BUDGET // (a_row * rows))
+    room = [torch.empty(min(batches, batch) * rows * a_row) for _ in range(scratches)]
+    for first in range(0, batch, batches):
+        for start in range(0, q_tokens, rows):
+            here = slice(start, min(start + rows, q_tokens))
+            cols = slice(0, k_tokens)
+            if call.mask is not None and call.in_order:
+                cols = call.mask.span(here, k_tokens)
+            rectangle = call.rectangle(here, cols, slice(first, min(first + batches, batch)))
+            shape = (
+                rectangle.batch.stop - rectangle.batch.start,
+                heads,
+                here.stop - here.start,
+                cols.stop - cols.start,
+            )
+            numbers = shape[0] * shape[1] * shape[2] * shape[3]
+            if numbers:
+                yield rectangle, [each[:numbers].view(shape) for each in room]
+
+
+def _table_lines(call: Call, table: Tensor | None, lowest: int) -> tuple[Tensor, Tensor]:
+    """The table, or an empty one, and where key 0 stands in it for each query, (1 or B, Tq)."""
+    if table is None or not call.sizes[3]:
+        return torch.zeros(0, 0), torch.zeros(1, call.sizes[2], dtype=torch.int64)
+    return table.contiguous(), call.key_positions[:, :1] - call.query_positions - lowest
+
+
+def _starts(starts: Tensor, rectangle: Rectangle) -> Any:
+    """`starts` for the rectangle: its rows, its first key."""
+    batch = rectangle.batch if starts.shape[0] > 1 else slice(0, 1)
+    return (starts[batch, rectangle.rows] + rectangle.cols.start).numpy()
+
+
+def _tasks(weights: Tensor) -> int:
+    batch, heads, rows, _ = weights.shape
+    return batch * heads * ((rows + _ROWS_A_TASK - 1) // _ROWS_A_TASK)
+
+
+def _weigh(
+    threads: Threads,
+    call: Call,
+    rectangle: Rectangle,
+    weights: Tensor,
+    sums: Tensor,
+    line: Tensor,
+    starts: Tensor,
+    known: bool,
+) -> None:
+    seen = rows.allowed(call, rectangle)
+    if seen is None:
+        seen = torch.zeros(0, 0, 0, 0, dtype=torch.bool)
+    else:
+        seen = seen.expand(*seen.shape[:3], weights.shape[3]).contiguous()
+    threads.share(
+        weigh,
+        _tasks(weights),
+        weights.numpy(),
+        sums.numpy(),
+        seen.numpy(),
+        line.numpy(),
+        _starts(starts, rectangle),
+        known,
+        _ROWS_A_TASK,
+    )
+
+
+def _kept(call: Call, rectangle: Rectangle) -> Tensor | None:
+    """What dropout multiplies the weights by, or None."""
+    if not call.dropout or call.seed is None:
+        return None
+    kept = keep(call.seed, call.dropout, rectangle, call.sizes[1])
+    return kept / (1 - call.dropout)

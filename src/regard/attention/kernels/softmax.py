@@ -1,0 +1,155 @@
+"""Softmax of a block of rows, and its gradient, on one pass through the cache.
+
+The exponential is written out so that it runs on vectors of keys; a library's would be called once
+an element. ``exp(x) = 2ⁿ·exp(f)``, n the integer nearest to x / ln 2, |f| ≤ ln 2 / 2, exp(f) by a
+polynomial, and 2ⁿ by adding n to the exponent bits. Relative error 1.2e-7.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.polynomial import Chebyshev, Polynomial
+
+HIDDEN = np.float32(-3e38)
+"""The score of a key that may not be attended to."""
+
+# Everything that vectorizes, short of assuming that no nan or infinity comes by.
+EXACT = {"reassoc", "contract", "arcp", "nsz", "afn"}
+
+_LOG2_E = np.float32(1 / np.log(2))
+# ln 2 in two parts, the first with few bits, so that n times it is exact.
+_LN2_HIGH = np.float32(355 / 512)
+_LN2_LOW = np.float32(np.log(2) - 355 / 512)
+# (exp(f) − 1 − f) / f²
+_P0, _P1, _P2, _P3, _P4, _P5 = (
+    Chebyshev.interpolate(
+        lambda f: (np.expm1(f) - f) / f**2, 5, domain=[-np.log(2) / 2, np.log(2) / 2]
+    )
+    .convert(kind=Polynomial)
+    .coef.astype(np.float32)
+)
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
+# exp of this is the smallest normal number; below it the result is 0.
+_LOWEST = np.float32(-87.3)
+_MANTISSA_BITS = np.int32(23)
+_LANES = 128
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def total_of(row):
+    """The sum of `row`; its own would add one element at a time."""
+    total = _ZERO
+    for j in range(row.size):
+        total += row[j]
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def exponential(row, powers):
+    """Replace each x ≤ 0 of `row` by exp(x), x > 0 by 1; returns the sum. `powers`: scratch."""
+    for j in range(row.size):
+        x = row[j]
+        if x > _ZERO:
+            x = _ZERO
+        inside = not (x < _LOWEST)
+        n = np.floor(x * _LOG2_E + _HALF)
+        x = (x - n * _LN2_HIGH) - n * _LN2_LOW
+        rest = ((((_P5 * x + _P4) * x + _P3) * x + _P2) * x + _P1) * x + _P0
+        row[j] = (rest * x * x + x) + _ONE if inside else _ZERO
+        powers[j] = np.int32(n) if inside else np.int32(0)
+    bits = row.view(np.int32)
+    for j in range(row.size):
+        bits[j] += powers[j] << _MANTISSA_BITS
+    return total_of(row)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def _largest(row, lanes):
+    """The largest element: many running maxima side by side, for one alone does not vectorize."""
+    for lane in range(_LANES):
+        lanes[lane] = HIDDEN
+    whole = row.size // _LANES * _LANES
+    for j in range(0, whole, _LANES):
+        part = row[j : j + _LANES]
+        for lane in range(_LANES):
+            if part[lane] > lanes[lane]:
+                lanes[lane] = part[lane]
+    largest = HIDDEN
+    for lane in range(_LANES):
+        largest = max(largest, lanes[lane])
+    for j in range(whole, row.size):
+        largest = max(largest, row[j])
+    return largest
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def _add(row, other):
+    for j in range(row.size):
+        row[j] += other[j]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def _hide(row, seen):
+    """Hide what is not `seen`; returns whether anything is."""
+    for j in range(row.size):
+        row[j] = row[j] if seen[j] else HIDDEN
+    return seen.any()
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def weigh(scores, logsumexp, seen, table, starts, known, rows_a_task, begin, end):
+    """Scores to weights, in place, and the logarithm of what they were divided by.
+
+    A task is `rows_a_task` rows of one batch and head. `scores`: (batch, heads, rows, keys).
+    `logsumexp`: (batch, heads, rows); with `known` it is read, else written. `seen`: Booleans that
+    broadcast over batch and heads, or empty. `table`: (heads, offsets) or empty, row i reads it
+    from `starts` (1 or batch, rows)[i] on.
+    """
+    _, heads, rows, keys = scores.shape
+    tasks_a_head = (rows + rows_a_task - 1) // rows_a_task
+    powers = np.empty(keys, np.int32)
+    lanes = np.empty(_LANES, np.float32)
+    for task in range(begin, end):
+        unit, part = task // tasks_a_head, task % tasks_a_head
+        b, h = unit // heads, unit % heads
+        for i in range(part * rows_a_task, min(rows, (part + 1) * rows_a_task)):
+            row = scores[b, h, i]
+            if table.size:
+                start = starts[b % starts.shape[0], i]
+                _add(row, table[h, start : start + keys])
+            if seen.size and not _hide(
+                row, seen[b % seen.shape[0], h % seen.shape[1], i % seen.shape[2]]
+            ):
+                row[:] = _ZERO
+                logsumexp[b, h, i] = -np.inf
+                continue
+            shift = logsumexp[b, h, i] if known else _largest(row, lanes)
+            for j in range(keys):
+                row[j] -= shift
+            total = exponential(row, powers)
+            if not known:
+                logsumexp[b, h, i] = shift + np.log(total)
+                factor = _ONE / total
+                for j in range(keys):
+                    row[j] *= factor
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+def slope(weights, slopes, balance, table_slopes, starts, rows_a_task, begin, end):
+    """Gradients of the weights to gradients of the scores, in place in `slopes`.
+
+    `balance`: (batch, heads, rows), the sum of weight times gradient over the row's keys.
+    `table_slopes`: (batch, tasks a head, heads, offsets) or empty: the table's, added to.
+    """
+    _, heads, rows, keys = weights.shape
+    tasks_a_head = (rows + rows_a_task - 1) // rows_a_task
+    for task in range(begin, end):
+        unit, part = task // tasks_a_head, task % tasks_a_head
+        b, h = unit // heads, unit % heads
+        for i in range(part * rows_a_task, min(rows, (part + 1) * rows_a_task)):
+            row, out = weights[b, h, i], slopes[b, h, i]
+            shift = balance[b, h, i]
+            for j in range(keys):
+                out[j] = row[j] * (out[j] - shift)
+            if table_slopes.size:
+                start = starts[b % starts.shape[0], i]
+                _add(table_slopes[b, part, h, start : start + keys], out)

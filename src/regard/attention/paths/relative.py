@@ -1,0 +1,34 @@
+"""Relative: dot-like scores plus a table over offsets, in O(T) memory with gradients.
+
+Shaw, Uszkoreit, Vaswani, "Self-Attention with Relative Position Representations" (2018), began the
+kind; Raffel et al. (2020, T5), Press et al. (2022, ALiBi) and Chi et al. (2022, KERPLE) make it one
+number a head and offset. The kernels are `regard.attention.kernels`.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.attention.call import Call
+from regard.attention.kernels import fused
+from regard.attention.kernels.dot import DotScores
+from regard.attention.paths._path import Path
+from regard.attention.rows import repeat_heads
+
+
+class Relative(Path):
+    """Softmax over ``scale·q·k + table[k − q]``: matrix products and fused rows, on the CPU."""
+
+    def refuses(self, call: Call) -> str | None:
+        """Scores that are no dot product, calls without a table, and what the kernels do not do."""
+        if not call.score.dot_like:
+            return "the score is no dot product"
+        if not call.biases:
+            return "there is no bias"
+        return fused.refuses(call)
+
+    def run(self, call: Call) -> Tensor:
+        """Features by the score, the rest by the kernel."""
+        dot = call.score.as_dot(call.query, repeat_heads(call.key, call.group))
+        assert dot is not None
+        value = repeat_heads(call.value, call.group)
+        return fused.run(call, DotScores, dot.query, dot.key, torch.tensor(dot.scale), value)
