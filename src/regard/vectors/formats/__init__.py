@@ -1,0 +1,59 @@
+"""The file formats of word vectors: one file a format, recognized by what a file holds.
+
+==================== ============================================== =============
+name                 what                                           written
+==================== ============================================== =============
+``word2vec_text``    a header ``rows size``, then a word a line;    ``.txt .vec``
+                     fastText's ``.vec`` is the same
+``word2vec_binary``  the same header, then raw numbers              ``.bin``
+``glove``            word2vec's text without its header             ``.glove``
+``fasttext_binary``  a whole fastText model, n-grams included       read only
+``safetensors``      regard's own: opened without being read        ``.safetensors``
+==================== ============================================== =============
+
+A text or binary file may be compressed: ``.gz`` or ``.zst`` after the suffix when written, told by
+its first bytes when read.
+"""
+
+from pathlib import Path
+
+from regard.errors import DataError, OptionError
+from regard.family import Family
+from regard.vectors.formats._files import head, uncompressed_suffix
+from regard.vectors.formats._format import Format
+
+_family: Family[Format] = Family("vector format", __name__)
+names = _family.names
+get = _family.get
+create = _family.create
+
+
+def recognize(path: Path) -> Format:
+    """The format of the file `path`, told by its first bytes; `DataError` if it is no vectors."""
+    beginning = head(path)
+    if not beginning:
+        raise DataError(f"{path} is empty; a file of word vectors holds at least a header")
+    for name in ("safetensors", "fasttext_binary", "word2vec_text", "word2vec_binary", "glove"):
+        form = create(name)
+        if form.recognizes(beginning):
+            return form
+    raise DataError(
+        f"{path} is no file of word vectors: it begins with {beginning[:16]!r}; "
+        f"known formats: {', '.join(names())}"
+    )
+
+
+def for_writing(path: Path) -> Format:
+    """The format that the suffix of `path` asks for; without a suffix, regard's own."""
+    suffix = uncompressed_suffix(path)
+    known: dict[str, str] = {}
+    for name in names():
+        known |= dict.fromkeys(get(name).suffixes, name)
+    if not suffix:
+        return create("safetensors")
+    if suffix not in known:
+        raise OptionError(
+            f"{path}: the suffix {suffix!r} names no vector format; known: "
+            f"{', '.join(sorted(known))}; or give format=…, one of: {', '.join(names())}"
+        )
+    return create(known[suffix])

@@ -1,0 +1,135 @@
+"""Opening files that may be compressed, and writing them whole or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from regard.errors import DataError, OptionError, StorageError
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_HEAD = 1 << 16
+
+
+def uncompressed_suffix(path: Path) -> str:
+    """The suffix of `path` in lower case, that of its compression left out."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """What bytes can be written to."""
+
+    def write(self, data: Any, /) -> object:
+        """Write `data`, anything that lends its bytes."""
+
+
+class Source:
+    """The bytes of a file, decompressed when its first bytes say that it is compressed.
+
+    `StorageError` if it cannot be opened, `DataError` where its compression is broken.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._stream: pa.NativeFile | None = None
+
+    def __enter__(self) -> "Source":
+        try:
+            raw = pa.OSFile(str(self.path))
+        except OSError as error:
+            raise _unopened(self.path, error) from None
+        start = raw.read(4)
+        raw.seek(0)
+        compression = next((c for magic, c in _MAGIC.items() if start.startswith(magic)), None)
+        self.compressed = compression is not None
+        self._stream = pa.CompressedInputStream(raw, compression) if compression else raw
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._stream is not None
+        self._stream.close()
+
+    def read(self, size: int | None = None) -> bytes:
+        """The next `size` bytes, fewer only at the end; all that is left if `size` is None."""
+        assert self._stream is not None
+        parts: list[bytes] = []
+        left = size
+        try:
+            while left is None or left > 0:
+                part = self._stream.read(left if left is not None else 1 << 24)
+                if not part:
+                    break
+                parts.append(part)
+                left = None if left is None else left - len(part)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(
+                f"{self.path} cannot be decompressed: {' '.join(str(error).split())}; "
+                "the file is cut or damaged"
+            ) from None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unopened(path: Path, error: OSError) -> StorageError:
+    if path.is_dir():
+        reason = "it is a folder"
+    else:
+        reason = os.strerror(error.errno) if error.errno else "it does not exist"
+    return StorageError(f"{path} cannot be opened: {reason}")
+
+
+def head(path: Path) -> bytes:
+    """The first 64 KB of what the file `path` holds."""
+    if path.is_dir():
+        raise _unopened(path, OSError())
+    with Source(path) as source:
+        return source.read(_HEAD)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Sink]:
+    """A file to write to, which becomes `path` at the end; on an error `path` stays as it was.
+
+    Compressed if `path` ends in ``.gz`` or ``.zst``.
+    """
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder; give the name of a file")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
+    os.close(handle)
+    beside = Path(name)
+    try:
+        compression = COMPRESSIONS.get(path.suffix.lower())
+        if compression:
+            with pa.CompressedOutputStream(pa.OSFile(name, "w"), compression) as packed:
+                yield packed
+        else:
+            with beside.open("wb") as plain:
+                yield plain
+        _settle(beside)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from None
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _settle(path: Path) -> None:
+    """Make a finished temporary file safe on disk, with the permissions of any new file."""
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
