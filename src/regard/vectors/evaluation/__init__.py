@@ -7,6 +7,7 @@ from regard.vectors.evaluation.analogies import (
     evaluate_analogies,
 )
 from regard.vectors.evaluation.correlation import pearson, spearman
+from regard.vectors.evaluation.kind import kind_of_set
 from regard.vectors.evaluation.similarity import SimilarityResult, evaluate_similarity
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "chinese_analogies",
     "evaluate_analogies",
     "evaluate_similarity",
+    "kind_of_set",
     "pearson",
     "spearman",
 ]
