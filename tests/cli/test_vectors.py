@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
+from regard.cli import main
 from regard.cli.vectors import app
 from regard.errors import DataError, OptionError, StorageError
 from regard.vectors.word_vectors import WordVectors
@@ -125,3 +126,25 @@ def test_kinds_of_sets_are_told_apart(file, tmp_path):
     (tmp_path / "prose").write_text("just some prose here, and more\n")
     with pytest.raises(DataError, match="prose is no evaluation set: neither two words"):
         run("evaluate", tmp_path / "v", tmp_path / "prose")
+
+
+def test_what_is_refused_is_one_line(file, tmp_path, capsys):
+    (tmp_path / "v.txt").write_text("3 2\na 1 2\n")
+    for arguments, message in (
+        (["nearest", file, "国"], "no vector for '国' among 6 words; near spellings: 国王"),
+        (["nearest", tmp_path / "v.txt", "a"], "its header says 3 rows but it holds 1"),
+        (["nearest", tmp_path / "none", "a"], "cannot be opened: No such file or directory"),
+        (["nearest", file, "国王", "--top", 0], "top must be 1 or more, not 0"),
+        (["convert", file, tmp_path / "v.pkl"], "the suffix '.pkl' names no vector format"),
+        (["convert", file, tmp_path / "w", "--to", "glov"], "did you mean 'glove'?"),
+        (["convert", file, tmp_path / "w.txt", "--dtype", "int8"], "dtype must be float16"),
+        (["evaluate", file], "no set to evaluate on"),
+    ):
+        status = main(["vectors", *map(str, arguments)])
+        output = capsys.readouterr()
+        assert status == 2
+        assert output.err.startswith("regard: ")
+        assert output.err.count("\n") == 1
+        assert message in output.err
+        assert output.out == ""
+    assert not (tmp_path / "w.txt").exists()
