@@ -30,7 +30,7 @@ imports: .venv/dev.done      ## the floors of the house
 	$(BIN)/lint-imports
 
 docs: .venv/dev.done         ## run every example of the docs
-	$(BIN)/python -m pytest docs
+	$(BIN)/python -m pytest docs README.md README.zh-CN.md CONTRIBUTING.md
 
 web: .venv/dev.done          ## build the page's bundle
 	$(BIN)/python hatch_build.py

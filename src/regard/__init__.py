@@ -1,3 +1,57 @@
-"""Text in, attention out, every number in view."""
+"""Text in, attention out, every number in view.
+
+The names below are imported when first used: ``import regard`` alone costs almost nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard import attention, positions, text
+    from regard.attention import MultiHeadAttention, attend, explain_path
+    from regard.models import load
+    from regard.positions.sinusoidal import PositionalEncoding
+    from regard.training import ClassifyConfig, fit
+    from regard.vectors import Word2Vec, WordVectors
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "ClassifyConfig": "regard.training",
+    "MultiHeadAttention": "regard.attention",
+    "PositionalEncoding": "regard.positions.sinusoidal",
+    "Word2Vec": "regard.vectors",
+    "WordVectors": "regard.vectors",
+    "attend": "regard.attention",
+    "explain_path": "regard.attention",
+    "fit": "regard.training",
+    "load": "regard.models",
+}
+_FOLDERS = ("attention", "positions", "text")
+
+__all__ = [
+    "ClassifyConfig",
+    "MultiHeadAttention",
+    "PositionalEncoding",
+    "Word2Vec",
+    "WordVectors",
+    "attend",
+    "attention",
+    "explain_path",
+    "fit",
+    "load",
+    "positions",
+    "text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FOLDERS:
+        return import_module(f"regard.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_FOLDERS, *_HOME]

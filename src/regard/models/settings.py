@@ -3,7 +3,7 @@
 Every class refuses settings that it does not know. The texts under the fields are the flags' help.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,13 +13,16 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
+Made = TypeVar("Made", bound=BaseModel)
+
+
 class Settings(BaseModel):
     """The base of all settings: unknown names and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @classmethod
-    def read(cls, values: dict[str, Any], source: str) -> Self:
+    def read(cls: type[Made], values: dict[str, Any], source: str) -> Made:
         """Settings from plain `values`; an `OptionError` that names `source` and each mistake."""
         try:
             return cls.model_validate(values)
@@ -47,7 +50,10 @@ class TextSettings(Settings):
     """How text becomes ids."""
 
     segmenter: str = "jieba"
-    """How text is cut into tokens: characters, whitespace, words or jieba."""
+    """How text is cut into tokens: characters, whitespace, words, jieba, or the trained bpe,
+    wordpiece, unigram."""
+    subwords: Count = 8000
+    """Size of a trained segmenter's vocabulary."""
     normalization: Literal["none", "nfkc"] = "nfkc"
     """Unicode normalization before segmenting."""
     lowercase: bool = True

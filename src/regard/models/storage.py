@@ -77,12 +77,14 @@ def load(folder: str | Path) -> Classifier:
     return model.eval()
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+def write_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
     """Write `tensors` as safetensors; the file appears whole or not at all."""
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with new_file(path) as new:
         try:
-            safetensors.torch.save_file(contiguous, new)
+            safetensors.torch.save_file(contiguous, new, metadata)
         except SafetensorError as error:
             raise StorageError(
                 f"cannot write {path}: {error}; nothing was left half-written"

@@ -8,6 +8,16 @@
 
 from regard.plots._figure import new_figure, save
 from regard.plots._fonts import MissingGlyphWarning, fit_fonts
+from regard.plots.attention import attention
 from regard.plots.positions import positions
+from regard.plots.training import training
 
-__all__ = ["MissingGlyphWarning", "fit_fonts", "new_figure", "positions", "save"]
+__all__ = [
+    "MissingGlyphWarning",
+    "attention",
+    "fit_fonts",
+    "new_figure",
+    "positions",
+    "save",
+    "training",
+]

@@ -1,0 +1,233 @@
+"""The training loop: epochs over batches, early stopping, a checkpoint after every epoch."""
+
+import copy
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from torch import Tensor, nn
+
+from regard.errors import MissingExtraError, OptionError, StorageError
+from regard.models import Classifier
+from regard.models.storage import read_tensors, write_tensors
+from regard.progress import Bar
+from regard.training.data import batches, by_length
+from regard.training.settings import TrainingSettings
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the training curve; `seconds` of this epoch alone."""
+
+    epoch: int
+    training_loss: float
+    validation_loss: float
+    validation_accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Encoded texts and the indices of their labels."""
+
+    ids: list[Tensor]
+    targets: Tensor
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each text."""
+        return [len(row) for row in self.ids]
+
+
+class Trainer:
+    """Trains `model` in place; at the end it holds the weights of its best epoch.
+
+    With a `folder`, each epoch leaves a checkpoint there, and a run of the same `signature` goes on
+    from it, with the same result as one that was never stopped.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        settings: TrainingSettings,
+        folder: Path | None = None,
+        signature: str = "",
+    ):
+        self.model = model
+        self.settings = settings
+        self.checkpoint = folder / CHECKPOINT if folder else None
+        self.signature = signature
+        self.history: list[Epoch] = []
+        self.best = copy.deepcopy(model.state_dict())
+        decayed = [p for p in model.parameters() if p.ndim > 1]
+        others = [p for p in model.parameters() if p.ndim <= 1]
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": decayed, "weight_decay": settings.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=settings.learning_rate,
+        )
+
+    def fit(
+        self, training: Examples, validation: Examples, board: Path | None = None
+    ) -> list[Epoch]:
+        """The training curve; `board` is a folder for TensorBoard."""
+        if self.checkpoint is not None and self.checkpoint.exists():
+            self._resume(self.checkpoint)
+        settings = self.settings
+        steps = [self._batches(training, epoch) for epoch in range(settings.epochs)]
+        total = sum(map(len, steps))
+        step = sum(len(part) for part in steps[: len(self.history)])
+        writer = summary_writer(board) if board else None
+        with Bar("training", total) as bar:
+            bar.advance(step)
+            for epoch in range(len(self.history), settings.epochs):
+                if self._exhausted():
+                    break
+                began = time.perf_counter()
+                loss = self._epoch(training, epoch, steps[epoch], step, total, bar)
+                step += len(steps[epoch])
+                validation_loss, accuracy = self.evaluate(validation)
+                if self._better(accuracy, validation_loss):
+                    self.best = copy.deepcopy(self.model.state_dict())
+                self.history.append(
+                    Epoch(epoch + 1, loss, validation_loss, accuracy, time.perf_counter() - began)
+                )
+                if writer is not None:
+                    for name, value in asdict(self.history[-1]).items():
+                        writer.add_scalar(name, value, epoch + 1)
+                if self.checkpoint is not None:
+                    self._save(self.checkpoint)
+        if writer is not None:
+            writer.close()
+        self.model.load_state_dict(self.best)
+        self.model.eval()
+        return self.history
+
+    def _batches(self, training: Examples, epoch: int) -> list[list[int]]:
+        order = np.random.default_rng((self.settings.seed, epoch))
+        return batches(training.lengths, self.settings.batch_tokens, order)
+
+    def _epoch(
+        self,
+        training: Examples,
+        epoch: int,
+        parts: Sequence[list[int]],
+        step: int,
+        total: int,
+        bar: Bar,
+    ) -> float:
+        settings, model = self.settings, self.model
+        # Seeded by epoch: a resumed run draws what an unbroken one would have drawn.
+        torch.manual_seed(settings.seed * 1_000_003 + epoch)
+        model.train()
+        loss_of = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
+        summed = 0.0
+        for part in parts:
+            rise = min(1.0, (step + 1) / (settings.warmup + 1))
+            for group in self.optimizer.param_groups:
+                group["lr"] = settings.learning_rate * rise * (1 - step / total)
+            ids, lengths = model.collate([training.ids[i] for i in part])
+            loss = loss_of(
+                model(self._dropped(ids), lengths), training.targets[part].to(ids.device)
+            )
+            self.optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+            self.optimizer.step()
+            summed += loss.item() * len(part)
+            step += 1
+            bar.advance(1, f"epoch {epoch + 1} loss {loss.item():.3f}{self._last_accuracy()}")
+        return summed / len(training.ids)
+
+    def _dropped(self, ids: Tensor) -> Tensor:
+        """`ids` with a share of the tokens, never padding, replaced by the unknown token."""
+        share, vocabulary = self.settings.token_dropout, self.model.vocabulary
+        if not share:
+            return ids
+        drop = (torch.rand(ids.shape) < share).to(ids.device) & (ids != vocabulary.padding)
+        return ids.masked_fill(drop, vocabulary.unknown or 0)
+
+    @torch.inference_mode()
+    def evaluate(self, examples: Examples) -> tuple[float, float]:
+        """Mean cross-entropy and accuracy, in eval mode."""
+        self.model.eval()
+        loss, right = 0.0, 0
+        everything = range(len(examples.ids))
+        for part in by_length(everything, examples.lengths, 4 * self.settings.batch_tokens):
+            ids, lengths = self.model.collate([examples.ids[i] for i in part])
+            logits = self.model(ids, lengths)
+            targets = examples.targets[part].to(logits.device)
+            loss += nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+            right += int((logits.argmax(-1) == targets).sum())
+        return loss / len(examples.ids), right / len(examples.ids)
+
+    def _better(self, accuracy: float, loss: float) -> bool:
+        return all(
+            (accuracy, -loss) > (e.validation_accuracy, -e.validation_loss) for e in self.history
+        )
+
+    def _exhausted(self) -> bool:
+        if not self.history:
+            return False
+        best = max(self.history, key=lambda e: (e.validation_accuracy, -e.validation_loss))
+        return len(self.history) - best.epoch >= self.settings.patience
+
+    def _last_accuracy(self) -> str:
+        return f", validation {self.history[-1].validation_accuracy:.1%}" if self.history else ""
+
+    def _save(self, path: Path) -> None:
+        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": t for name, t in self.best.items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": t for name, t in state.items()}
+        history = json.dumps([asdict(epoch) for epoch in self.history])
+        write_tensors(path, tensors, {"signature": self.signature, "history": history})
+
+    def _resume(self, path: Path) -> None:
+        tensors = read_tensors(path)
+        with safetensors.safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+        if metadata.get("signature") != self.signature:
+            raise OptionError(
+                f"{path.parent} holds an unfinished run with other settings or texts; "
+                "name a new folder, or pass overwrite to start anew"
+            )
+        self.history = [Epoch(**epoch) for epoch in json.loads(metadata["history"])]
+        self.model.load_state_dict(_under("model.", tensors))
+        self.best = _under("best.", tensors)
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under("optimizer.", tensors).items():
+            index, _, key = name.partition(".")
+            state.setdefault(int(index), {})[key] = tensor
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def summary_writer(folder: Path) -> Any:
+    """TensorBoard's writer for `folder`."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtraError("tensorboard", "tensorboard") from None
+    try:
+        return SummaryWriter(str(folder))
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror}") from None
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

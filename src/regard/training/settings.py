@@ -1,0 +1,65 @@
+"""The settings of a training run: data, model and optimizer in one object."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from regard.models.settings import ClassifierSettings, Count, Settings, Share
+
+
+class DataSettings(Settings):
+    """Where the labelled texts are."""
+
+    train: Path | None = None
+    """A .csv, .tsv, .jsonl or .parquet file of labelled texts."""
+    validation: Path | None = None
+    """Labelled texts that decide when to stop; split off the training texts if not given."""
+    test: Path | None = None
+    """Labelled texts that are only measured on; split off the training texts if not given."""
+    text_column: str = "text"
+    """The column that holds the text."""
+    label_column: str = "label"
+    """The column that holds the label."""
+    validation_share: Share = 0.1
+    """Share of the texts split off for validation."""
+    test_share: Share = 0.1
+    """Share of the texts split off for the test; 0 for none."""
+    deduplicate: bool = True
+    """Drop repeated texts, and texts that stand with two labels, before splitting."""
+
+
+class TrainingSettings(Settings):
+    """How the model is trained."""
+
+    epochs: Count = 10
+    """Passes over the training texts at most."""
+    patience: Count = 2
+    """Epochs without a better validation accuracy after which training stops."""
+    batch_tokens: Count = 4096
+    """Tokens of a batch, padding included; a longer text is a batch of its own."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    """Highest learning rate of AdamW."""
+    warmup: Annotated[int, Field(ge=0)] = 200
+    """Steps over which the learning rate rises."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Decay of the weights, apart from the gradient (AdamW)."""
+    label_smoothing: Share = 0.05
+    """Share of a label's probability spread over all labels."""
+    token_dropout: Share = 0.1
+    """Share of training tokens replaced by the unknown token."""
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    """Longest gradient; longer ones are scaled down."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the split, the initial weights, the order and the dropout."""
+    device: str = "cpu"
+    """Where the model is trained: cpu, cuda, mps."""
+    tensorboard: bool = False
+    """Also write the training curve for TensorBoard."""
+
+
+class ClassifyConfig(ClassifierSettings):
+    """A whole run: what `regard.fit` takes and ``config.json`` holds."""
+
+    data: DataSettings = DataSettings()
+    training: TrainingSettings = TrainingSettings()
