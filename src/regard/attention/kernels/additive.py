@@ -6,7 +6,7 @@ along the last axis, so that the inner loop runs along them.
 
 Forward, the weight moves into the denominator, ``w·r = 1 / (1/w + (A/w)·B) = 1 / x``, and two
 dimensions share one reciprocal, ``1/x + 1/y = (x + y) / (x·y)``. Backward needs r and r(1 − r),
-half the slope of r. What could leave the range of float32, in a tile of 512 keys, takes the exact
+half the slope of r. What could leave the range of float32, in a tile of keys, takes the exact
 form instead: r from exp(−2|a + b|).
 """
 
@@ -15,12 +15,12 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from regard.attention.kernels.softmax import EXACT, exponential, total_of
+from regard.attention.kernels.softmax import EXACT, ROWS_A_TASK, exponential, tasks, total_of
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 
 TILE = 512
-"""Keys of a tile: what one task takes."""
+"""Keys of a tile, for which one form, the fast or the exact, is chosen."""
 
 # A reciprocal by estimate and one step needs a finite argument, which `_exact_tiles` grants.
 _FAST = EXACT | {"ninf"}
@@ -71,31 +71,32 @@ def _exact_scores(row, a, b, inverse_weight, start, r, powers):
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
-def score_tiles(
+def score_rows(
     scores, a, A, b, B, inverse_weight, total, scale, exact, first_batch, first, begin, end
 ):
-    """Fill `scores` (batch, heads, rows, keys); a task is a tile of one batch and head.
+    """Fill `scores` (batch, heads, rows, keys); a task is 16 rows of one batch and head.
 
     `a`, `A`: (batch, heads, rows, width), of the block. `b`, `B`: (batch, heads, width, keys), of
     everything; the block begins at `first_batch` and key `first`. `inverse_weight`: (heads, width).
     `total`, `scale`: (heads,), the score is total − scale·Σ. `exact`: (batch, heads, tiles).
     """
     _, heads, rows, keys = scores.shape
-    tiles = exact.shape[2]
+    tasks_a_head = (rows + ROWS_A_TASK - 1) // ROWS_A_TASK
     r, powers = np.empty(TILE, np.float32), np.empty(TILE, np.int32)
     for task in range(begin, end):
-        unit, tile = task // tiles, task % tiles
+        unit, part = task // tasks_a_head, task % tasks_a_head
         n, h = unit // heads, unit % heads
-        low, high = tile * TILE, min(keys, (tile + 1) * TILE)
         w = inverse_weight[h]
-        for i in range(rows):
-            row = scores[n, h, i, low:high]
-            if exact[n, h, tile]:
-                _exact_scores(row, a[n, h, i], b[first_batch + n, h], w, first + low, r, powers)
-            else:
-                _fast_scores(row, A[n, h, i], B[first_batch + n, h], w, first + low)
-            for j in range(row.size):
-                row[j] = total[h] - scale[h] * row[j]
+        for tile in range(exact.shape[2]):
+            low, high = tile * TILE, min(keys, (tile + 1) * TILE)
+            for i in range(part * ROWS_A_TASK, min(rows, (part + 1) * ROWS_A_TASK)):
+                row = scores[n, h, i, low:high]
+                if exact[n, h, tile]:
+                    _exact_scores(row, a[n, h, i], b[first_batch + n, h], w, first + low, r, powers)
+                else:
+                    _fast_scores(row, A[n, h, i], B[first_batch + n, h], w, first + low)
+                for j in range(row.size):
+                    row[j] = total[h] - scale[h] * row[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
@@ -161,9 +162,9 @@ def slope_tiles(
 ):
     """From the scores' gradients `slopes`, Σ slope·r(1−r) for a and b, Σ slope·(1−2r) for w.
 
-    As `score_tiles`, but `a` and `A` are (batch, heads, width, rows). `a_slopes`: (batch, heads,
-    tiles, width, rows), written. `b_slopes`: (batch, heads, width, keys) of everything, added to.
-    `w_slopes`: (batch, heads, tiles, width), written.
+    A task is a tile of one batch and head. As for `score_rows`, but `a` and `A` are (batch, heads,
+    width, rows). `a_slopes`: (batch, heads, tiles, width, rows), written. `b_slopes`: (batch, heads,
+    width, keys) of everything, added to. `w_slopes`: (batch, heads, tiles, width), written.
     """
     _, heads, _, keys = slopes.shape
     tiles, width = exact.shape[2], a.shape[2]
@@ -238,8 +239,8 @@ class AdditiveScores:
         exact = self._exact_tiles(a, rectangle)
         arrays = (scores, a, torch.exp(2 * a), self.b, self.B, self.inverse_weight, self.total)
         threads.share(
-            score_tiles,
-            exact.numel(),
+            score_rows,
+            tasks(scores),
             *(each.numpy() for each in (*arrays, self.scale, exact)),
             rectangle.batch.start,
             rectangle.cols.start,

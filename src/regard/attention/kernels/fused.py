@@ -5,7 +5,7 @@ makes the weights again from these.
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,16 +15,15 @@ from regard.attention import rows
 from regard.attention.bias import RelativeBias
 from regard.attention.call import Call
 from regard.attention.dropout import keep
-from regard.attention.kernels.softmax import slope, weigh
+from regard.attention.kernels.softmax import ROWS_A_TASK, slope, tasks, weigh
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 
 # A block has so many rows, fewer if its scores were more numbers than the budget.
 _ROWS, _FEWEST_ROWS, _BUDGET = 128, 16, 2**20
-# Rows of one task, for softmax.
-_ROWS_A_TASK = 16
 
 
+@runtime_checkable
 class Scores(Protocol):
     """What makes the scores of a block, and takes their gradients."""
 
@@ -59,20 +58,6 @@ def refuses(call: Call) -> str | None:
     if call.biases and not call.in_order and bool((call.key_positions.diff(dim=-1) != 1).any()):
         return "the bias reads a table over offsets, and key positions are not consecutive"
     return None
-
-
-@torch.compiler.disable
-def run(
-    call: Call, kind: type[Scores], query: Tensor, key: Tensor, parameter: Tensor, value: Tensor
-) -> Tensor:
-    """Mix `value` by the scores `kind` of `query`, `key` and `parameter`, in float32."""
-    table, lowest = None, 0
-    for bias in call.biases:
-        assert isinstance(bias, RelativeBias)
-        table, lowest = bias.table.float(), bias.lowest
-    tensors = (each.float() for each in (query, key, value, parameter))
-    output = Fused.apply(call, kind, lowest, *tensors, table)
-    return output.to(call.value.dtype)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 class Fused(torch.autograd.Function):
@@ -133,9 +118,7 @@ class Fused(torch.autograd.Function):
         balance = (output * output_slopes).sum(-1)
         value_slopes = torch.zeros_like(value)
         line, starts = _table_lines(call, table, ctx.lowest)
-        table_slopes = torch.zeros(
-            call.sizes[0], (_ROWS + _ROWS_A_TASK - 1) // _ROWS_A_TASK, *line.shape
-        )
+        table_slopes = torch.zeros(call.sizes[0], -(-_ROWS // ROWS_A_TASK), *line.shape)
         with Threads() as threads:
             for rectangle, (weights, slopes) in _blocks(call, scratches=2):
                 part = rectangle.batch, slice(None), rectangle.rows
@@ -153,13 +136,12 @@ class Fused(torch.autograd.Function):
                     slopes *= kept
                 threads.share(
                     slope,
-                    _tasks(weights),
+                    tasks(weights),
                     weights.numpy(),
                     slopes.numpy(),
                     balance[part].contiguous().numpy(),
                     table_slopes[rectangle.batch].numpy(),
                     _starts(starts, rectangle),
-                    _ROWS_A_TASK,
                 )
                 if kept is not None:
                     weights *= kept
@@ -176,6 +158,22 @@ class Fused(torch.autograd.Function):
             parameter_slopes,
             None if table is None else table_slopes.double().sum((0, 1)).float(),
         )
+
+
+# A compiled model steps out of its graph here.
+_apply: Any = torch.compiler.disable(Fused.apply)
+
+
+def run(
+    call: Call, kind: type[Scores], query: Tensor, key: Tensor, parameter: Tensor, value: Tensor
+) -> Tensor:
+    """Mix `value` by the scores `kind` of `query`, `key` and `parameter`, in float32."""
+    table, lowest = None, 0
+    for bias in call.biases:
+        assert isinstance(bias, RelativeBias)
+        table, lowest = bias.table.float(), bias.lowest
+    tensors = (each.float() for each in (query, key, value, parameter))
+    return _apply(call, kind, lowest, *tensors, table).to(call.value.dtype)
 
 
 def _blocks(call: Call, scratches: int) -> Iterator[tuple[Rectangle, list[Tensor]]]:
@@ -219,11 +217,6 @@ def _starts(starts: Tensor, rectangle: Rectangle) -> Any:
     return (starts[batch, rectangle.rows] + rectangle.cols.start).numpy()
 
 
-def _tasks(weights: Tensor) -> int:
-    batch, heads, rows, _ = weights.shape
-    return batch * heads * ((rows + _ROWS_A_TASK - 1) // _ROWS_A_TASK)
-
-
 def _weigh(
     threads: Threads,
     call: Call,
@@ -241,14 +234,13 @@ def _weigh(
         seen = seen.expand(*seen.shape[:3], weights.shape[3]).contiguous()
     threads.share(
         weigh,
-        _tasks(weights),
+        tasks(weights),
         weights.numpy(),
         sums.numpy(),
         seen.numpy(),
         line.numpy(),
         _starts(starts, rectangle),
         known,
-        _ROWS_A_TASK,
     )
 
 

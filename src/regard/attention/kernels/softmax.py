@@ -33,6 +33,14 @@ _LOWEST = np.float32(-87.3)
 _MANTISSA_BITS = np.int32(23)
 _LANES = 128
 
+ROWS_A_TASK = 16
+"""Rows that one task takes, of one batch and head."""
+
+
+def tasks(scores):
+    """How many tasks a block of scores, (batch, heads, rows, keys), makes."""
+    return scores.shape[0] * scores.shape[1] * -(-scores.shape[2] // ROWS_A_TASK)
+
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
 def total_of(row):
@@ -96,22 +104,22 @@ def _hide(row, seen):
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
-def weigh(scores, logsumexp, seen, table, starts, known, rows_a_task, begin, end):
+def weigh(scores, logsumexp, seen, table, starts, known, begin, end):
     """Scores to weights, in place, and the logarithm of what they were divided by.
 
-    A task is `rows_a_task` rows of one batch and head. `scores`: (batch, heads, rows, keys).
+    `scores`: (batch, heads, rows, keys).
     `logsumexp`: (batch, heads, rows); with `known` it is read, else written. `seen`: Booleans that
     broadcast over batch and heads, or empty. `table`: (heads, offsets) or empty, row i reads it
     from `starts` (1 or batch, rows)[i] on.
     """
     _, heads, rows, keys = scores.shape
-    tasks_a_head = (rows + rows_a_task - 1) // rows_a_task
+    tasks_a_head = (rows + ROWS_A_TASK - 1) // ROWS_A_TASK
     powers = np.empty(keys, np.int32)
     lanes = np.empty(_LANES, np.float32)
     for task in range(begin, end):
         unit, part = task // tasks_a_head, task % tasks_a_head
         b, h = unit // heads, unit % heads
-        for i in range(part * rows_a_task, min(rows, (part + 1) * rows_a_task)):
+        for i in range(part * ROWS_A_TASK, min(rows, (part + 1) * ROWS_A_TASK)):
             row = scores[b, h, i]
             if table.size:
                 start = starts[b % starts.shape[0], i]
@@ -134,18 +142,18 @@ def weigh(scores, logsumexp, seen, table, starts, known, rows_a_task, begin, end
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
-def slope(weights, slopes, balance, table_slopes, starts, rows_a_task, begin, end):
+def slope(weights, slopes, balance, table_slopes, starts, begin, end):
     """Gradients of the weights to gradients of the scores, in place in `slopes`.
 
     `balance`: (batch, heads, rows), the sum of weight times gradient over the row's keys.
     `table_slopes`: (batch, tasks a head, heads, offsets) or empty: the table's, added to.
     """
     _, heads, rows, keys = weights.shape
-    tasks_a_head = (rows + rows_a_task - 1) // rows_a_task
+    tasks_a_head = (rows + ROWS_A_TASK - 1) // ROWS_A_TASK
     for task in range(begin, end):
         unit, part = task // tasks_a_head, task % tasks_a_head
         b, h = unit // heads, unit % heads
-        for i in range(part * rows_a_task, min(rows, (part + 1) * rows_a_task)):
+        for i in range(part * ROWS_A_TASK, min(rows, (part + 1) * ROWS_A_TASK)):
             row, out = weights[b, h, i], slopes[b, h, i]
             shift = balance[b, h, i]
             for j in range(keys):
