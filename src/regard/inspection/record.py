@@ -14,6 +14,7 @@ tensor([[0.7311, 0.2689],
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -24,7 +25,7 @@ from torch import Tensor
 from regard.attention import rows as definition
 from regard.attention.bias import Bias, DenseBias, RelativeBias
 from regard.attention.call import Call
-from regard.attention.masks import Causal, Mask, Rectangle, Window
+from regard.attention.masks import Arbitrary, Causal, Mask, Rectangle, Window
 from regard.attention.masks._mask import _Both
 from regard.attention.normalizers.softmax import Softmax
 from regard.attention.scores import Score
@@ -195,7 +196,7 @@ class AttentionRecord:
             if dot is None:
                 return None
             query, key, scale = dot.query, dot.key, dot.scale
-        key = definition.repeat_heads(key, query.shape[1])
+        key = definition.repeat_heads(key, query.shape[1] // key.shape[1])
         return _wide(query[0, at].detach()) * scale, _wide(key[0, at].detach())
 
     def allowed(
@@ -244,19 +245,27 @@ class AttentionRecord:
         lines = [self._whole_rows(head, line[0].rows) for line in self._blocks(rows, None)]
         return torch.cat([line[:, columns] for line in lines])
 
-    def double(self) -> "AttentionRecord":
-        """The same record in float64, to recompute rows to the last digit."""
+    def double_row(self, row: int) -> "AttentionRecord":
+        """One row of the record in float64, against all keys, by index row 0."""
         call = self.call
-        normalizer = call.normalizer
-        if isinstance(normalizer, Softmax) and normalizer.sinks is not None:
-            sinks = normalizer.sinks
-            normalizer = Softmax(normalizer.softcap, sinks=True, heads=self.heads).double()
-            assert normalizer.sinks is not None
-            normalizer.sinks.data.copy_(sinks)
-        q, k, v = call.query.double(), call.key.double(), call.value.double()
+        rectangle = call.rectangle(slice(row, row + 1))
+        may = definition.allowed(call, rectangle)
+        tensors = definition.tensors_of(call).cut(rectangle)
+        key = definition.repeat_heads(tensors.key, call.group)
+        biases = [bias.values(rectangle, tensors.query, key, may) for bias in call.biases]
         return replace(
             self,
-            call=replace(call, query=q, key=k, value=v, normalizer=normalizer),
+            call=replace(
+                call,
+                query=call.query[:, :, row : row + 1].double(),
+                key=call.key.double(),
+                value=call.value.double(),
+                score=deepcopy(call.score).double(),
+                normalizer=deepcopy(call.normalizer).double(),
+                mask=None if may is None else Arbitrary(may),
+                biases=tuple(DenseBias(values.double()) for values in biases),
+                query_positions=call.query_positions[:, row : row + 1],
+            ),
             known_log_sum_exp={},
         )
 
@@ -299,26 +308,32 @@ class AttentionRecord:
 
     @torch.no_grad()
     def _bias(self, head: int, rectangle: Rectangle) -> Tensor:
-        call = self._call_of(head)
-        tensors = self._tensors(call, rectangle)
-        key = definition.repeat_heads(tensors.key, tensors.query.shape[1])
-        values = [bias.values(rectangle, tensors.query, key) for bias in call.biases]
-        total = _pick(_wide(values[0]), head, rectangle)
-        for one in values[1:]:
-            total = total + _pick(_wide(one), head, rectangle)
-        return total
+        # Only a bias of whole rows reads the mask; without it, hidden pairs tell theirs too.
+        mask = self.call.mask if any(bias.whole_rows for bias in self.call.biases) else None
+        biased = replace(self, call=replace(self.call, mask=mask))._uncapped(head, rectangle)
+        bare = replace(self, call=replace(self.call, mask=mask, biases=()))
+        difference = biased - bare._uncapped(head, rectangle)
+        return torch.where(biased.isfinite(), difference, 0.0)
 
     @torch.no_grad()
     def _scores(self, head: int, rectangle: Rectangle) -> Tensor:
-        call = self._call_of(head)
-        scores = definition.biased_scores(call, self._tensors(call, rectangle), rectangle)
-        scores = _pick(scores, head, rectangle)
-        if self.softcap is not None:
-            scores = self.softcap * torch.tanh(scores / self.softcap)
-        may = definition.allowed(call, rectangle)
-        if may is None:
+        scores = self._uncapped(head, rectangle)
+        if self.softcap is None:
             return scores
-        return scores.masked_fill(~_pick(may, head, rectangle), -torch.inf)
+        capped = self.softcap * torch.tanh(scores / self.softcap)
+        return capped.masked_fill(scores == -torch.inf, -torch.inf)
+
+    def _uncapped(self, head: int, rectangle: Rectangle) -> Tensor:
+        """Scaled and biased scores, −inf where the mask forbids."""
+        call = self._call_of(head)
+        if call is self.call:
+            return _wide(definition.scores(call, rectangle.rows, rectangle.cols)[0, head])
+        scores = definition.biased_scores(call, self._tensors(call, rectangle), rectangle)
+        may = definition.allowed(call, rectangle)
+        scores = scores[0, 0]
+        return (
+            scores if may is None else scores.masked_fill(~_pick(may, head, rectangle), -torch.inf)
+        )
 
     def _row_log_sum_exp(self, head: int, block: slice) -> Tensor:
         scores = self.scores(head, block)
@@ -330,22 +345,15 @@ class AttentionRecord:
     @torch.no_grad()
     def _whole_rows(self, head: int, rows: slice) -> Tensor:
         call = self._call_of(head)
-        rectangle = call.rectangle(rows)
-        weights = definition.row_weights(call, self._tensors(call, rectangle), rectangle)
-        return _pick(weights, head, rectangle)
+        weights = definition.weights(call, rows)
+        return weights[0, head if call is self.call else 0]
 
     def _tensors(self, call: Call, rectangle: Rectangle) -> definition.Tensors:
-        if not call.score.learned:
-            # Nothing is learned, so cutting before projecting gives the same and costs less.
-            query, key = call.query[:, :, rectangle.rows], call.key[:, :, rectangle.cols]
-            value = call.value[:, :, rectangle.cols]
-            query, key, value = _wide(query), _wide(key), _wide(value)
-            features = call.score.project(query, key)
-            learned = call.normalizer.rule_parameters()
-            return definition.Tensors(query, key, value, *features, (), learned)
-        tensors = definition.tensors_of(call).cut(rectangle)
-        wide = [_wide(x) if isinstance(x, Tensor) else tuple(map(_wide, x)) for x in tensors]
-        return definition.Tensors(*wide)  # pyright: ignore[reportArgumentType]
+        """The rectangle's part of one head, in float32 or better."""
+        query, key = call.query[:, :, rectangle.rows], call.key[:, :, rectangle.cols]
+        query, key, value = _wide(query), _wide(key), call.value[:, :, rectangle.cols]
+        features = call.score.project(query, key)
+        return definition.Tensors(query, key, value, *features, (), ())
 
 
 def _one_head(bias: Bias, head: int) -> Bias | None:
