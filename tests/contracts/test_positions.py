@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import positions
+from regard.attention import KeyValueCache, MultiHeadAttention
+from regard.attention.masks import Causal, Documents, Padding
+from regard.attention.paths import blockwise
 from regard.errors import OptionError, ShapeError
 from regard.positions import OffsetTable, RowRule
+from regard.positions.rotary import Rotary
 
 WIDTH, HEADS, HEAD_WIDTH = 7, 3, 6
 SETTINGS = {
@@ -369,3 +373,100 @@ def test_compiled_encodings_give_the_same():
 def test_an_unknown_name_is_offered_the_nearest():
     with pytest.raises(OptionError, match=r"unknown position encoding 'rotory'; did you mean"):
         positions.create("rotory")
+
+
+# In attention: what the layer makes of each encoding.
+
+
+def attention_over(encoding, kv_heads=HEADS, path="reference"):
+    """A layer with the encoding in it, and what is added before, as one function."""
+    torch.manual_seed(4)
+    layer = MultiHeadAttention(
+        WIDTH,
+        HEADS,
+        kv_heads=kv_heads,
+        head_width=HEAD_WIDTH,
+        position=encoding if encoding.places & {"rotate", "bias"} else None,
+        path=path,
+    ).double()
+    encoding.double()
+
+    def attend(x, places=None, lengths=None, mask=None, cache=None):
+        added = encoding(x, places, lengths)
+        return layer(added, mask=mask, query_positions=places, cache=cache)
+
+    return attend, [*layer.parameters()]
+
+
+def text(batch=2, tokens=6):
+    return inputs(batch, tokens, dtype=torch.float64)[0]
+
+
+@pytest.mark.parametrize("kv_heads", [1, HEADS])
+@pytest.mark.parametrize("mask", [None, Causal()], ids=["all", "causal"])
+def test_every_path_gives_the_same_with_its_gradients(encoding, mask, kv_heads, monkeypatch):
+    # one row a block: nothing fits into one
+    monkeypatch.setattr(blockwise, "BLOCK_BYTES", 1)
+    found = {}
+    for path in ("reference", "blockwise", "auto"):
+        attend, parameters = attention_over(encoding, kv_heads, path)
+        x = text().requires_grad_()
+        y = attend(x, torch.arange(2, 8), torch.tensor([8, 8]), mask)
+        gradients = torch.autograd.grad((y * y.detach().cos()).sum(), [x, *parameters])
+        found[path] = [y, *gradients]
+    for path in ("blockwise", "auto"):
+        for got, expected in zip(found[path], found["reference"], strict=True):
+            torch.testing.assert_close(got, expected)
+
+
+def test_decoding_with_a_cache_gives_the_full_pass(encoding):
+    if depends_on_length(encoding):
+        return
+    attend, _ = attention_over(encoding)
+    x, lengths = text(), torch.tensor([6, 6])
+    full = attend(x, torch.arange(6), lengths, Causal())
+    cache = KeyValueCache()
+    pieces = [
+        attend(x[:, piece], torch.arange(6)[piece], lengths, Causal(), cache)
+        for piece in (slice(0, 3), slice(3, 4), slice(4, 6))
+    ]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), full)
+
+
+def depends_on_length(encoding):
+    """Whether longer texts turn at other angles, so that keys of a shorter one are outdated."""
+    return isinstance(encoding, Rotary) and encoding.scaling.by_length
+
+
+@pytest.mark.parametrize("mask", [None, Causal()], ids=["all", "causal"])
+def test_padding_on_either_side_changes_no_output(encoding, mask):
+    attend, _ = attention_over(encoding)
+    x = text(batch=1)
+    plain = attend(x[:, 2:5], mask=mask)
+    left = Padding(torch.tensor([[False, False, True, True, True]]))
+    padded = attend(
+        x[:, :5], torch.tensor([[0, 0, 0, 1, 2]]), None, left if mask is None else left & mask
+    )
+    torch.testing.assert_close(padded[:, 2:], plain)
+    right = Padding(torch.tensor([[True, True, True, False]]))
+    padded = attend(
+        x[:, 2:], torch.tensor([[0, 1, 2, 2]]), None, right if mask is None else right & mask
+    )
+    torch.testing.assert_close(padded[:, :3], plain)
+
+
+@pytest.mark.parametrize("mask", [None, Causal()], ids=["all", "causal"])
+def test_packed_documents_are_as_separate_ones(encoding, mask):
+    if depends_on_length(encoding):
+        return
+    attend, _ = attention_over(encoding)
+    x = text(batch=1)
+    same = Documents(torch.tensor([[0, 0, 0, 0, 1, 1]]))
+    packed = attend(
+        x,
+        torch.tensor([[0, 1, 2, 3, 0, 1]]),
+        torch.tensor([[4, 4, 4, 4, 2, 2]]),
+        same if mask is None else same & mask,
+    )
+    torch.testing.assert_close(packed[:, :4], attend(x[:, :4], mask=mask))
+    torch.testing.assert_close(packed[:, 4:], attend(x[:, 4:], mask=mask))
