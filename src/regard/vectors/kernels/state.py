@@ -1,0 +1,141 @@
+"""What the kernels read and write: plain arrays under names."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.vectors.kernels.simd import LANES
+
+PIECE = 4096  # words of a line that are taken at once
+GROUP = LANES  # centers of CBOW that share one set of negatives
+
+POSITION, DONE, RATE_AT, EXAMPLES = range(4)  # places in Worker.counts
+RATE, LOSS_NEGATIVES, LOSS_TREE = range(3)  # places in Worker.numbers
+
+
+class Corpus(NamedTuple):
+    """The encoded text and how often each word is kept.
+
+    ``ids`` (words,) int32; ``offsets`` (lines + 1,) int64; ``keep`` (V,) uint32: a word is kept when
+    32 random bits are at most this; empty when every word is kept.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    keep: np.ndarray
+
+
+class Tables(NamedTuple):
+    """What is learned, float32, rows padded with zeros to whole cache lines.
+
+    ``input`` (V, width); ``output`` (V, width) for negative sampling and ``inner`` (V - 1, width)
+    for the tree, each with no rows when that loss is off.
+    """
+
+    input: np.ndarray
+    output: np.ndarray
+    inner: np.ndarray
+
+
+class Noise(NamedTuple):
+    """Alias sampling of negatives: ``alias`` (V, 2) uint32, a threshold and the other word."""
+
+    alias: np.ndarray
+
+
+class Tree(NamedTuple):
+    """Each word's path: rows ``points[starts[w]:starts[w + 1]]`` of `inner`, and the wanted signs."""
+
+    starts: np.ndarray
+    points: np.ndarray
+    signs: np.ndarray
+
+
+class Rules(NamedTuple):
+    """The settings that the loops look at, as integers and floats."""
+
+    cbow: int
+    window: int
+    shrink_window: int
+    negatives: int
+    tree: int
+    shared: int
+    mean: int
+    divide: int
+    alpha: float
+    min_alpha: float
+    total: float
+
+
+class Worker(NamedTuple):
+    """What one thread carries from word to word, and its room for work.
+
+    ``counts`` (4,) int64 and ``numbers`` (3,) float64 at the places named above; ``random`` (1,)
+    uint64. The rest is overwritten all the time.
+    """
+
+    counts: np.ndarray
+    numbers: np.ndarray
+    random: np.ndarray
+    kept: np.ndarray
+    contexts: np.ndarray
+    starts: np.ndarray
+    centers: np.ndarray
+    rows: np.ndarray
+    row_counts: np.ndarray
+    signs: np.ndarray
+    lane_signs: np.ndarray
+    old: np.ndarray
+    change: np.ndarray
+    places: np.ndarray
+    scores: np.ndarray
+    flat_scores: np.ndarray
+    chances: np.ndarray
+    own_scores: np.ndarray
+    products: np.ndarray
+    tree_products: np.ndarray
+
+
+def make_worker(
+    width: int, window: int, negatives: int, seed: int, cbow: bool, shared: bool
+) -> Worker:
+    """A worker at the first word, its random numbers begun from `seed`."""
+    contexts = 2 * window
+    block = max(contexts, GROUP)
+    scores = np.zeros((block + 1 + block % 2, LANES), np.float32)
+    stride = negatives + 1
+    sets = 2 if shared or cbow else 2 * contexts
+    signs = np.full((sets, stride), -1.0, np.float32)
+    signs[:, 0] = 1.0
+    if cbow:
+        signs[:] = -1.0
+    return Worker(
+        counts=np.zeros(4, np.int64),
+        numbers=np.zeros(3, np.float64),
+        random=np.array([seed], np.uint64),
+        kept=np.zeros(PIECE + 2 * window, np.int64),
+        contexts=np.zeros(GROUP * contexts, np.int64),
+        starts=np.zeros(GROUP + 1, np.int64),
+        centers=np.zeros(GROUP, np.int64),
+        rows=np.zeros(sets * stride, np.int64),
+        row_counts=np.zeros(sets, np.int64),
+        signs=signs.reshape(-1),
+        lane_signs=np.zeros(2 * LANES, np.float32),
+        old=aligned((block, width)),
+        change=aligned((GROUP, width)),
+        places=np.arange(block, dtype=np.int64),
+        scores=scores,
+        flat_scores=scores.reshape(-1),
+        chances=np.ones(scores.size, np.float32),
+        own_scores=np.zeros(2 * LANES, np.float32),
+        products=np.ones(LANES, np.float64),
+        tree_products=np.ones(LANES, np.float64),
+    )
+
+
+def aligned(shape: tuple[int, int]) -> np.ndarray:
+    """Float32 zeros whose first row begins on a cache line."""
+    rows, width = shape
+    room = np.zeros(rows * width + 16, np.float32)
+    skip = (-room.ctypes.data % 64) // 4
+    return room[skip : skip + rows * width].reshape(shape)
