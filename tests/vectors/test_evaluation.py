@@ -257,6 +257,17 @@ def test_sections_and_unknown_words(tmp_path):
     assert evaluate_analogies(vectors, path, restrict=3).unknown == 3
 
 
+def test_other_spellings_of_the_question_are_no_answer(tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_text(": one\nman king woman queen\n")
+    words = ["man", "king", "woman", "Woman", "queen"]
+    matrix = np.array([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [-0.1, 0.45, 1], [0, 0.6, 0.9]])
+    vectors = WordVectors(words, matrix)
+    assert vectors.analogy("man", "king", "woman")[0].token == "Woman"
+    assert evaluate_analogies(vectors, path).accuracy == 1
+    assert evaluate_analogies(vectors, path, ignore_case=False).accuracy == 0
+
+
 def test_bad_analogy_sets(tmp_path):
     path = tmp_path / "questions.txt"
     vectors = made_for("abcd")

@@ -258,8 +258,9 @@ def test_unknown_formats_and_suffixes(tmp_path):
         WordVectors.load(tmp_path / "nothing.txt")
     with pytest.raises(StorageError, match="it is a folder"):
         WordVectors.load(tmp_path)
-    with pytest.raises(StorageError, match="cannot be written: No such file"):
-        table().save(tmp_path / "no" / "v.txt")
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(StorageError, match=r"cannot write .*folder\.txt: is a directory"):
+        table().save(tmp_path / "folder.txt")
     with pytest.raises(OptionError, match="dtype must be float16, float32 or float64"):
         WordVectors.load(tmp_path / "v", dtype="int8")
     with pytest.raises(OptionError, match="limit must be 0 or more"):

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -126,9 +126,7 @@ def convert(
     save_counts
         A file to write ``word count`` lines to.
     """
-    vectors = _load(
-        source, format=from_, limit=limit, errors=errors, dtype=dtype, counts=counts
-    )
+    vectors = _load(source, format=from_, limit=limit, errors=errors, dtype=dtype, counts=counts)
     vectors.save(target, format=to, dtype=dtype, counts=save_counts)
     Console().print(Text(f"{target}: {len(vectors)} words x {vectors.size}"), soft_wrap=True)
 
@@ -235,7 +233,7 @@ def _print_neighbors(title: str, neighbors: list[Neighbor]) -> None:
     Console().print(table)
 
 
-def _load(file: Path, **options: object) -> WordVectors:
+def _load(file: Path, **options: Any) -> WordVectors:
     from regard.vectors.word_vectors import WordVectors
 
     with _plain_warnings():

@@ -1,7 +1,6 @@
 """Opening files that may be compressed, and writing them whole or not at all."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from regard.errors import DataError, OptionError, StorageError
+from regard.errors import DataError, StorageError
+from regard.text.storage import new_file
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -100,36 +100,11 @@ def writing(path: Path) -> Iterator[Sink]:
 
     Compressed if `path` ends in ``.gz`` or ``.zst``.
     """
-    if path.is_dir():
-        raise OptionError(f"{path} is a folder; give the name of a file")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
-    os.close(handle)
-    beside = Path(name)
-    try:
+    with new_file(path) as new:
         compression = COMPRESSIONS.get(path.suffix.lower())
         if compression:
-            with pa.CompressedOutputStream(pa.OSFile(name, "w"), compression) as packed:
+            with pa.CompressedOutputStream(pa.OSFile(str(new), "w"), compression) as packed:
                 yield packed
         else:
-            with beside.open("wb") as plain:
+            with new.open("wb") as plain:
                 yield plain
-        _settle(beside)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from None
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def _settle(path: Path) -> None:
-    """Make a finished temporary file safe on disk, with the permissions of any new file."""
-    umask = os.umask(0)
-    os.umask(umask)
-    path.chmod(0o666 & ~umask)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
