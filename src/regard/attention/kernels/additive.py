@@ -10,20 +10,20 @@ half the slope of r. What could leave the range of float32, in a tile of keys, t
 form instead: r from exp(−2|a + b|).
 """
 
+from typing import no_type_check
+
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from regard.attention.kernels.softmax import EXACT, ROWS_A_TASK, exponential, tasks, total_of
+from regard.attention.kernels.compiled import vectorized, vectorized_finite
+from regard.attention.kernels.softmax import ROWS_A_TASK, exponential, tasks, total_of
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 
 TILE = 512
 """Keys of a tile, for which one form, the fast or the exact, is chosen."""
 
-# A reciprocal by estimate and one step needs a finite argument, which `_exact_tiles` grants.
-_FAST = EXACT | {"ninf"}
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 # A weight below this share of the largest counts as this much: far below float32's resolution.
 _SMALLEST_SHARE = 1e-9
@@ -31,7 +31,8 @@ _SMALLEST_SHARE = 1e-9
 _LARGEST_FEATURE, _LARGEST_LOG = 30.0, 87.0
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def _exact_r(a, b, r, powers):
     """``r = 1 / (1 + exp(2(a + b)))`` for one a and many b, whatever their size."""
     for j in range(b.size):
@@ -41,7 +42,8 @@ def _exact_r(a, b, r, powers):
         r[j] = (_ONE if a + b[j] < _ZERO else r[j]) / (_ONE + r[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@vectorized_finite
+@no_type_check
 def _fast_scores(row, A, B, inverse_weight, start):
     """Σₑ wₑ·rₑ of one query against the keys of `row`, four dimensions a pass."""
     end = start + row.size
@@ -58,7 +60,8 @@ def _fast_scores(row, A, B, inverse_weight, start):
             row[j] += (x0 + x1) / (x0 * x1) + (x2 + x3) / (x2 * x3)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def _exact_scores(row, a, b, inverse_weight, start, r, powers):
     """As `_fast_scores`, from the features themselves."""
     row[:] = _ZERO
@@ -70,7 +73,8 @@ def _exact_scores(row, a, b, inverse_weight, start, r, powers):
             row[j] += w * r[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def score_rows(
     scores, a, A, b, B, inverse_weight, total, scale, exact, first_batch, first, begin, end
 ):
@@ -99,7 +103,8 @@ def score_rows(
                     row[j] = total[h] - scale[h] * row[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@vectorized_finite
+@no_type_check
 def _fast_slopes(slopes, low, a, b, b_slope, a_slopes):
     """One dimension, four queries a pass; returns the sum of slope times r."""
     rows = slopes.shape[0]
@@ -137,7 +142,8 @@ def _fast_slopes(slopes, low, a, b, b_slope, a_slopes):
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def _exact_slopes(slopes, low, a, b, b_slope, a_slopes, r, powers):
     """As `_fast_slopes`, from the features themselves."""
     total = _ZERO
@@ -156,15 +162,16 @@ def _exact_slopes(slopes, low, a, b, b_slope, a_slopes, r, powers):
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def slope_tiles(
     slopes, a, A, b, B, a_slopes, b_slopes, w_slopes, exact, first_batch, first, begin, end
 ):
     """From the scores' gradients `slopes`, Σ slope·r(1−r) for a and b, Σ slope·(1−2r) for w.
 
     A task is a tile of one batch and head. As for `score_rows`, but `a` and `A` are (batch, heads,
-    width, rows). `a_slopes`: (batch, heads, tiles, width, rows), written. `b_slopes`: (batch, heads,
-    width, keys) of everything, added to. `w_slopes`: (batch, heads, tiles, width), written.
+    width, rows). `b_slopes`: (batch, heads, width, keys) of everything, added to. Written are
+    `a_slopes`, (batch, heads, tiles, width, rows), and `w_slopes`, (batch, heads, tiles, width).
     """
     _, heads, _, keys = slopes.shape
     tiles, width = exact.shape[2], a.shape[2]

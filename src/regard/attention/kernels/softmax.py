@@ -5,15 +5,15 @@ an element. ``exp(x) = 2ⁿ·exp(f)``, n the integer nearest to x / ln 2, |f| �
 polynomial, and 2ⁿ by adding n to the exponent bits. Relative error 1.2e-7.
 """
 
+from typing import no_type_check
+
 import numpy as np
-from numba import njit
 from numpy.polynomial import Chebyshev, Polynomial
+
+from regard.attention.kernels.compiled import vectorized
 
 HIDDEN = np.float32(-3e38)
 """The score of a key that may not be attended to."""
-
-# Everything that vectorizes, short of assuming that no nan or infinity comes by.
-EXACT = {"reassoc", "contract", "arcp", "nsz", "afn"}
 
 _LOG2_E = np.float32(1 / np.log(2))
 # ln 2 in two parts, the first with few bits, so that n times it is exact.
@@ -42,7 +42,8 @@ def tasks(scores):
     return scores.shape[0] * scores.shape[1] * -(-scores.shape[2] // ROWS_A_TASK)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def total_of(row):
     """The sum of `row`; its own would add one element at a time."""
     total = _ZERO
@@ -51,7 +52,8 @@ def total_of(row):
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def exponential(row, powers):
     """Replace each x ≤ 0 of `row` by exp(x), x > 0 by 1; returns the sum. `powers`: scratch."""
     for j in range(row.size):
@@ -70,7 +72,8 @@ def exponential(row, powers):
     return total_of(row)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def _largest(row, lanes):
     """The largest element: many running maxima side by side, for one alone does not vectorize."""
     for lane in range(_LANES):
@@ -89,13 +92,15 @@ def _largest(row, lanes):
     return largest
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def _add(row, other):
     for j in range(row.size):
         row[j] += other[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def _hide(row, seen):
     """Hide what is not `seen`; returns whether anything is."""
     for j in range(row.size):
@@ -103,7 +108,8 @@ def _hide(row, seen):
     return seen.any()
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def weigh(scores, logsumexp, seen, table, starts, known, begin, end):
     """Scores to weights, in place, and the logarithm of what they were divided by.
 
@@ -141,7 +147,8 @@ def weigh(scores, logsumexp, seen, table, starts, known, begin, end):
                     row[j] *= factor
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=EXACT)
+@vectorized
+@no_type_check
 def slope(weights, slopes, balance, table_slopes, starts, begin, end):
     """Gradients of the weights to gradients of the scores, in place in `slopes`.
 

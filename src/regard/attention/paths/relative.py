@@ -12,19 +12,27 @@ from regard.attention.call import Call
 from regard.attention.kernels import fused
 from regard.attention.kernels.dot import DotScores
 from regard.attention.paths._path import Path
+from regard.attention.paths.sdpa import Sdpa
 from regard.attention.rows import repeat_heads
 
 
 class Relative(Path):
-    """Softmax over ``scale·q·k + table[k − q]``: matrix products and fused rows, on the CPU."""
+    """Softmax over ``scale·q·k + table[k − q]``: matrix products and fused rows, on the CPU.
+
+    Without a table it serves what PyTorch's own kernel does not: dropout, and long masks.
+    """
 
     def refuses(self, call: Call) -> str | None:
-        """Scores that are no dot product, calls without a table, and what the kernels do not do."""
+        """Scores that are no dot product, and what the kernels do not do."""
         if not call.score.dot_like:
             return "the score is no dot product"
-        if not call.biases:
-            return "there is no bias"
         return fused.refuses(call)
+
+    def declines(self, call: Call) -> str | None:
+        """A call without a table, if PyTorch's own kernel takes it."""
+        if not call.biases and Sdpa().refuses(call) is None:
+            return "there is no table over offsets, and PyTorch's own kernel does the rest"
+        return None
 
     def run(self, call: Call) -> Tensor:
         """Features by the score, the rest by the kernel."""
