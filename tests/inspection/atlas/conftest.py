@@ -82,7 +82,7 @@ def record_of() -> Callable[..., AttentionRecord]:
 
 @pytest.fixture(scope="session")
 def truth_of() -> Callable[..., Tensor]:
-    """``truth_of(record, head, only)``: weights by the rows definition, float64, all or some rows."""
+    """``truth_of(record, head, only)``: weights by the rows definition, in float64."""
 
     def weights(record: AttentionRecord, head: int, only: slice | None = None) -> Tensor:
         call = record.call

@@ -31,10 +31,13 @@ BASE = 32
 
 
 class Grid:
-    """Maximum and sum of each pixel at s = 32, 64, 128 … of a head of (queries, keys) weights."""
+    """Maximum and sum of each pixel at s = 32, 64, 128 … of a head of (queries, keys) weights.
 
-    def __init__(self, queries: int, keys: int, largest: Tensor, sums: Tensor):
-        self.queries, self.keys = queries, keys
+    `lse`: each row's log-sum-exp in base 2, nan where the normalizer has none.
+    """
+
+    def __init__(self, queries: int, keys: int, largest: Tensor, sums: Tensor, lse: Tensor):
+        self.queries, self.keys, self.lse = queries, keys, lse
         self.levels = [(largest, sums)]
         while max(self.levels[-1][0].shape) > 1:
             above, below = self.levels[-1]
@@ -51,7 +54,7 @@ class Grid:
     @property
     def nbytes(self) -> int:
         """Bytes of all levels."""
-        return sum(x.nbytes for level in self.levels for x in level)
+        return sum(x.nbytes for level in self.levels for x in level) + self.lse.nbytes
 
     def tile(self, s: int, row: int, col: int, stat: str = "max") -> Tile:
         """The exact tile, for s ≥ 32."""
@@ -72,11 +75,13 @@ class Grid:
         """The smallest pixels as safetensors; the levels above are pooled again when loaded."""
         path = Path(path)
         beside = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        largest, sums = (x.cpu() for x in self.levels[0])
-        sizes = torch.tensor([self.queries, self.keys])
+        largest, sums = self.levels[0]
+        saved = {"max": largest, "sum": sums, "lse": self.lse}
+        saved = {name: x.cpu() for name, x in saved.items()}
+        saved["sizes"] = torch.tensor([self.queries, self.keys])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file({"max": largest, "sum": sums, "sizes": sizes}, beside)
+            save_file(saved, beside)
             with open(beside, "rb") as file:
                 os.fsync(file.fileno())
             beside.replace(path)
@@ -90,7 +95,7 @@ class Grid:
         try:
             saved = load_file(path)
             queries, keys = saved["sizes"].tolist()
-            largest, sums = saved["max"], saved["sum"]
+            largest, sums, lse = saved["max"], saved["sum"], saved["lse"]
         except Exception as error:
             raise StorageError(f"{path} is not a saved grid: {error}") from error
         if largest.shape != sums.shape or largest.shape != (-(-queries // BASE), -(-keys // BASE)):
@@ -98,7 +103,7 @@ class Grid:
                 f"{path} is not a saved grid: pixels {tuple(largest.shape)} and "
                 f"{tuple(sums.shape)} for {queries:,} × {keys:,} weights"
             )
-        return cls(queries, keys, largest, sums)
+        return cls(queries, keys, largest, sums, lse)
 
 
 class GridBuild:
@@ -106,6 +111,7 @@ class GridBuild:
 
     def __init__(self, head: Head):
         self.head, self.next = head, 0
+        self.sizes = head.queries, head.keys
         pixels = -(-head.queries // BASE), -(-head.keys // BASE)
         self.largest = torch.zeros(pixels, device=head.device)
         self.sums = torch.zeros(pixels, device=head.device)
@@ -132,7 +138,7 @@ class GridBuild:
     def grid(self) -> Grid:
         """The finished grid."""
         assert self.done, "the grid has rows left to go through"
-        return Grid(self.head.queries, self.head.keys, self.largest, self.sums)
+        return Grid(*self.sizes, self.largest, self.sums, self.head.lse)
 
 
 def _halve(x: Float[Tensor, "rows cols"], stat: str) -> Float[Tensor, "high wide"]:

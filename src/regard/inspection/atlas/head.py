@@ -53,9 +53,9 @@ class Head:
             band, self.rest = band_of(record.mask)
             self.band = band.shifted(self.shift)
         # In base 2; nan where not known yet, −inf where a row may attend nowhere.
-        self._lse = torch.full((self.queries,), torch.nan, device=self.device)
+        self.lse = torch.full((self.queries,), torch.nan, device=self.device)
         if number in record.known_log_sum_exp:
-            self._lse = record.known_log_sum_exp[number].float().to(self.device) * LOG2_E
+            self.lse = record.known_log_sum_exp[number].float().to(self.device) * LOG2_E
 
     def span(self, rows: slice) -> slice:
         """The columns outside of which no row of `rows` may attend."""
@@ -107,14 +107,14 @@ class Head:
 
     def offsets(self, rows: slice) -> Float[Tensor, "rows one"]:
         """Each row's log-sum-exp in base 2, 0 if it has none: score − offset is the log-weight."""
-        if self._lse[rows].isnan().any():
+        if self.lse[rows].isnan().any():
             totals = []
             for cols in self.chunks(rows):
                 scores = self.scores(rows, cols)
                 top = scores.amax(1, keepdim=True).clamp_(min=LOWEST)
                 totals.append(top[:, 0] + scores.sub_(top).exp2_().sum(1).log2())
             self._learn(rows, totals)
-        lse = self._lse[rows]
+        lse = self.lse[rows]
         return lse.masked_fill(lse == -torch.inf, 0)[:, None]
 
     def chunks(self, rows: slice) -> list[slice]:
@@ -123,15 +123,29 @@ class Head:
         starts = range(span.start // width * width, span.stop, width)
         return [slice(start, min(start + width, self.keys)) for start in starts]
 
+    def learn(self, lse: Float[Tensor, " queries"]) -> None:
+        """Take every row's log-sum-exp, in base 2, from a grid made before."""
+        self.lse = lse.to(self.device)
+        self._tell()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes beyond the record's own."""
+        return self.lse.nbytes
+
     def _learn(self, rows: slice, totals: list[Tensor]) -> None:
-        """Keep the log-sum-exp of rows from that of their chunks; the record gets it when whole."""
-        totals = [*totals, torch.full_like(self._lse[rows], -torch.inf)]
+        """Keep the log-sum-exp of rows, from that of their chunks."""
+        totals = [*totals, torch.full_like(self.lse[rows], -torch.inf)]
         if self.record.sinks is not None:
             sink = self.record.sinks[self.number].detach().float() * LOG2_E
             totals.append(sink.expand_as(totals[0]))
-        self._lse[rows] = torch.logsumexp(torch.stack(totals) / LOG2_E, 0) * LOG2_E
-        if self.number not in self.record.known_log_sum_exp and not self._lse.isnan().any():
-            self.record.known_log_sum_exp[self.number] = self._lse / LOG2_E
+        self.lse[rows] = torch.logsumexp(torch.stack(totals) / LOG2_E, 0) * LOG2_E
+        self._tell()
+
+    def _tell(self) -> None:
+        """Give the record what it would compute itself, once every row is known."""
+        if self.number not in self.record.known_log_sum_exp and not self.lse.isnan().any():
+            self.record.known_log_sum_exp[self.number] = self.lse / LOG2_E
 
 
 class DotHead(Head):
@@ -145,6 +159,11 @@ class DotHead(Head):
         self.tables = [b for b in record.biases if isinstance(b, RelativeBias)]
         self.by_table = self.shift is not None and len(self.tables) == len(record.biases)
         self.masked = self.rest is not None or len(self.tables) < len(record.biases)
+
+    @property
+    def nbytes(self) -> int:
+        """As `Head.nbytes`."""
+        return self.lse.nbytes + self.query.nbytes + self.key.nbytes
 
     def scores(self, rows: slice, cols: slice) -> Float[Tensor, "rows cols"]:
         """As `Head.scores`, by one product."""

@@ -106,12 +106,14 @@ def preview(head: Head, s: int, row: int, col: int, stat: str = "max") -> Tile:
     rows, cols = place(head.queries, head.keys, s, row, col)
     last = (rows.stop - rows.start - 1) % s
     sampled = slice(rows.start + min(s // 2, last), rows.stop, s)
-    largest, sums = head.sweep(sampled, s)
-    values = (largest if stat == "max" else sums)[:, cols.start // s : -(-cols.stop // s)]
+    fine = min(s, head.block[1])
+    largest, sums = head.sweep(sampled, fine)
+    values = pool_along(largest if stat == "max" else sums, s // fine, 1, stat)
+    values = values[:, cols.start // s : -(-cols.stop // s)]
     if stat == "mean":
         values = values / counts(1, cols.stop - cols.start, s).to(values.device)
     if stat == "sum":
         high = pool_along(torch.ones(rows.stop - rows.start, 1), s, 0, "sum")
         values = values * high.to(values.device)
     note = "" if s == 1 else f"{values.shape[0]:,} of {rows.stop - rows.start:,} rows"
-    return Tile(values.contiguous(), s, row, col, stat, rows, cols, exact=s == 1, note=note)
+    return Tile(values.clone(), s, row, col, stat, rows, cols, exact=s == 1, note=note)
