@@ -29,6 +29,7 @@ class Block(NamedTuple):
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A Markdown page is a file of tests."""
     if file_path.suffix == ".md":
         return Page.from_parent(parent, path=file_path)
     return None
@@ -38,6 +39,7 @@ class Page(pytest.File):
     """One Markdown page; it is one test if it has blocks to run."""
 
     def collect(self) -> Iterator[pytest.Item]:
+        """One item for the page, none if it has nothing to run."""
         if blocks(self.path.read_text(encoding="utf-8")):
             yield Document.from_parent(self, name=self.path.name)
 
@@ -50,6 +52,7 @@ class Document(pytest.Item):
         self.add_marker(pytest.mark.timeout(900))
 
     def runtest(self) -> None:
+        """Run every block."""
         factory = self.session.config._tmp_path_factory  # type: ignore[attr-defined]
         in_place = self.path.parent == ROOT
         folder = ROOT if in_place else factory.mktemp(self.path.stem)
@@ -67,6 +70,7 @@ class Document(pytest.Item):
             os.chdir(before)
 
     def run_shell(self, block: Block, folder: Path, in_place: bool) -> None:
+        """Run a shell block as a script that stops at the first error."""
         script = CALLERS.sub(r"make --dry-run \1", block.text) if in_place else block.text
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
@@ -84,6 +88,7 @@ class Document(pytest.Item):
             )
 
     def reportinfo(self) -> tuple[Path, int, str]:
+        """Where the page is."""
         return self.path, 0, str(self.path.relative_to(ROOT))
 
 

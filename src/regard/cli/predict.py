@@ -19,7 +19,7 @@ def predict(
     texts: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     /,
     *,
-    file: Annotated[str | None, Parameter(name=["--file", "-f"])] = None,
+    file: Annotated[str | None, Parameter(name=["--file", "-f"], allow_leading_hyphen=True)] = None,
     column: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
     attention: Annotated[bool, Parameter(negative=())] = False,

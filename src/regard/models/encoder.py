@@ -33,7 +33,7 @@ class Encoder(nn.Module):
         with torch.no_grad():
             self.embedding.weight[padding].zero_()
         self.scale = width**0.5
-        self.position = position_of(settings, max_tokens)
+        self.position = position_in(settings, max_tokens, {"add"})
         self.blocks = nn.ModuleList(
             Block(
                 MultiHeadAttention(
@@ -42,7 +42,7 @@ class Encoder(nn.Module):
                     kv_heads=settings.kv_heads,
                     score=settings.score,
                     normalizer=settings.normalizer,
-                    position=in_attention(settings, max_tokens),
+                    position=position_in(settings, max_tokens, {"rotate", "bias"}),
                     dropout=settings.dropout,
                 ),
                 settings.hidden or 4 * width,
@@ -80,7 +80,7 @@ def position_of(settings: EncoderSettings, max_tokens: int) -> Encoding:
     )
 
 
-def in_attention(settings: EncoderSettings, max_tokens: int) -> Encoding | None:
-    """A position encoding of its own for one layer, if it acts inside of attention."""
+def position_in(settings: EncoderSettings, max_tokens: int, places: set[str]) -> Encoding:
+    """The settings' position encoding if it acts in one of `places`, else one that does nothing."""
     position = position_of(settings, max_tokens)
-    return position if position.places & {"rotate", "bias"} else None
+    return position if position.places & places else positions.create("none")

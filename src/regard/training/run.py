@@ -172,11 +172,11 @@ def check_labels(data: Labelled, known: Sequence[str]) -> None:
 
 def make_segmenter(settings: TextSettings, texts: Sequence[str]) -> Segmenter:
     """The segmenter that `settings` name, trained on `texts` if it is one that learns."""
-    member = segmenters.family.get(settings.segmenter)
-    options = {"normalization": settings.normalization, "lowercase": settings.lowercase}
-    if hasattr(member, "train"):
-        return member.train(texts, size=settings.subwords, **options)  # pyright: ignore
-    return segmenters.create(settings.segmenter, **options)
+    segmenter = segmenters.create(
+        settings.segmenter, normalization=settings.normalization, lowercase=settings.lowercase
+    )
+    train = getattr(segmenter, "train", None)
+    return train(texts, size=settings.subwords) if train else segmenter
 
 
 def usable_device(name: str) -> torch.device:
