@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from regard.errors import DataError, StorageError
 from regard.text import segmenters
-from regard.text.counting import Census
+from regard.text.counting import Census, Dictionary
 from regard.text.reading import chunked, parts
 from regard.text.segmenters import Segmenter
 from regard.text.segmenters._segmenter import Batch
@@ -28,6 +29,7 @@ from regard.text.storage import new_folder, publish
 from regard.text.vocabulary import SPECIALS, Vocabulary, check_limits
 
 FORMAT = 1
+AHEAD = 16  # parts read before they are needed, so that no core waits while counts are merged
 IDS, OFFSETS, VOCABULARY, ABOUT = "ids.bin", "offsets.bin", "vocabulary.json", "corpus.json"
 FILES = frozenset({IDS, OFFSETS, VOCABULARY, ABOUT, segmenters.FILE})
 
@@ -59,7 +61,7 @@ class EncodedCorpus:
         encoding: str | None = None,
         vocabulary: Vocabulary | None = None,
         threads: int | None = None,
-    ) -> Self:
+    ) -> "EncodedCorpus":
         """Encode `source` into `folder`, or open `folder` if it holds just that already.
 
         `source` is what `read_texts` takes, or paragraphs themselves (any iterable of strings but
@@ -96,13 +98,14 @@ class EncodedCorpus:
         else:
             texts = chunked(source)  # type: ignore[arg-type]
         with new_folder(folder) as new:
-            census = Census(None if vocabulary is None else vocabulary.array)
-            counts = _write_codes(texts, segmenter, census, new, threads or min(_cores(), 8))
+            spools = _Spools(new)
+            dictionary, counts = _count(texts, segmenter, spools, threads or min(_cores(), 8))
+            tokens = dictionary.tokens()
             if vocabulary is None:
-                vocabulary = Vocabulary.from_census(census, min_count, max_size, specials)
-            totals = _write_ids(new, counts, _renumber(census, vocabulary))
+                vocabulary = Vocabulary.from_counts(tokens, counts, min_count, max_size, specials)
+            totals = _write_ids(new, spools, _ids_of(tokens, vocabulary), len(dictionary.short))
             if totals["tokens"] == 0:
-                raise _nothing_left(source, census, min_count)
+                raise _nothing_left(source, int(counts.sum()), min_count)
             if sources is not None and before != [_stamp(one) for one in sources]:
                 raise DataError(f"{source} changed while it was read; encode it again")
             vocabulary.save(new / VOCABULARY)
@@ -116,7 +119,7 @@ class EncodedCorpus:
         return cls.open(folder)
 
     @classmethod
-    def open(cls, folder: str | Path) -> Self:
+    def open(cls, folder: str | Path) -> "EncodedCorpus":
         """Open a folder that `build` wrote; `DataError` when it is not whole."""
         folder = Path(folder)
         try:
@@ -208,6 +211,10 @@ class _Spool:
         self._file.write(np.ascontiguousarray(array, self._dtype))
         self._sizes.append(len(array))
 
+    def extend(self, arrays: Iterable[np.ndarray]) -> None:
+        for array in arrays:
+            self.add(array)
+
     def drain(self) -> Iterator[np.ndarray]:
         """The arrays; afterwards the file is gone."""
         self._file.close()
@@ -218,31 +225,33 @@ class _Spool:
 
 
 class _Spools:
-    """What is known of the text before its vocabulary is: three files in the new folder."""
+    """What is known of the text before its vocabulary is, in files of the new folder."""
 
     def __init__(self, folder: Path) -> None:
         self.codes = _Spool(folder / "codes.tmp", np.int32)
         self.lengths = _Spool(folder / "lengths.tmp", np.int64)
-        self.numbers = _Spool(folder / "numbers.tmp", np.int32)
+        self.short = _Spool(folder / "short.tmp", np.int32)
+        self.long = _Spool(folder / "long.tmp", np.int32)
 
 
-def _write_codes(
-    texts: Iterable[str | list[str]],
-    segmenter: Segmenter,
-    census: Census,
-    folder: Path,
-    threads: int,
-) -> _Spools:
-    """Segments and counts; each token goes to disk as its code in the dictionary of its batch."""
-    spools = _Spools(folder)
+def _count(
+    texts: Iterable[str | list[str]], segmenter: Segmenter, spools: _Spools, threads: int
+) -> tuple[Dictionary, np.ndarray]:
+    """All distinct tokens and their counts.
+
+    Each token goes to disk as its code in the dictionary of its batch, and the dictionary as the
+    numbers of its entries among all.
+    """
+    short, long = Census(pa.uint64()), Census(pa.large_string())
     for batch, counts in _batches(texts, segmenter, threads):
         spools.codes.add(batch.codes)
         spools.lengths.add(batch.lengths)
-        for numbers in census.add(batch.dictionary, counts):
-            spools.numbers.add(numbers)
-    for numbers in census.finish():
-        spools.numbers.add(numbers)
-    return spools
+        cut = len(batch.dictionary.short)
+        spools.short.extend(short.add(batch.dictionary.short, counts[:cut]))
+        spools.long.extend(long.add(batch.dictionary.long, counts[cut:]))
+    spools.short.extend(short.finish())
+    spools.long.extend(long.finish())
+    return Dictionary(short.values, long.values), np.concatenate([short.counts, long.counts])
 
 
 def _batches(
@@ -256,26 +265,30 @@ def _batches(
         waiting: deque[Future[tuple[Batch, np.ndarray]]] = deque()
         for part in texts:
             waiting.append(pool.submit(one, part))
-            if len(waiting) > threads + 1:
+            if len(waiting) > threads + AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _renumber(census: Census, vocabulary: Vocabulary) -> np.ndarray:
-    """The id of each of the census's tokens: −1 for those that are dropped."""
-    found = pc.index_in(census.tokens, value_set=vocabulary.array)
+def _ids_of(tokens: pa.Array, vocabulary: Vocabulary) -> np.ndarray:
+    """The id of each of `tokens`: −1 for those that are dropped."""
+    found = pc.index_in(tokens, value_set=vocabulary.array)
     return found.fill_null(-1 if vocabulary.unknown is None else vocabulary.unknown).to_numpy()
 
 
-def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray) -> dict[str, int]:
-    """Turns the codes into ids and the lengths into offsets; says how many there are."""
+def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray, cut: int) -> dict[str, int]:
+    """Turns the codes into ids and the lengths into offsets; says how many there are.
+
+    `id_of` the short tokens come first, `cut` of them.
+    """
     tokens = paragraphs = 0
-    drained = zip(spools.codes.drain(), spools.lengths.drain(), spools.numbers.drain(), strict=True)
+    every = (spools.codes, spools.lengths, spools.short, spools.long)
+    drained = zip(*(spool.drain() for spool in every), strict=True)
     with open(folder / IDS, "wb") as ids_file, open(folder / OFFSETS, "wb") as offsets_file:
         offsets_file.write(np.zeros(1, np.int64))
-        for codes, lengths, numbers in drained:
-            ids, ends = id_of[numbers][codes], np.cumsum(lengths)
+        for codes, lengths, short, long in drained:
+            ids, ends = id_of[np.concatenate([short, long + cut])][codes], np.cumsum(lengths)
             kept = ids >= 0
             if not kept.all():
                 ids, ends = ids[kept], np.concatenate([[0], np.cumsum(kept)])[ends]
@@ -286,9 +299,9 @@ def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray) -> dict[str, in
     return {"tokens": tokens, "paragraphs": paragraphs}
 
 
-def _nothing_left(source: object, census: Census, min_count: int) -> DataError:
+def _nothing_left(source: object, seen: int, min_count: int) -> DataError:
     name = source if isinstance(source, str | Path) else "the source"
-    if not census.counts.sum():
+    if not seen:
         return DataError(f"{name} holds no token: it is empty or blank")
     return DataError(
         f"no token of {name} is left: none occurs min_count={min_count} times or is in the "

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -66,41 +66,46 @@ class Vocabulary:
         min_count: int = 1,
         max_size: int | None = None,
         specials: Sequence[str] = SPECIALS,
-    ) -> Self:
+    ) -> "Vocabulary":
         """The vocabulary of tokenized texts, read once and never held together.
 
         Tokens seen less than `min_count` times are left out; `max_size` limits the length, special
         tokens included. Order: special tokens, then by count, then by token.
         """
         tokens = chain.from_iterable(texts)
-        census = Census()
+        census = Census(pa.large_string())
         while part := list(islice(tokens, 1 << 20)):
             coded = to_arrow(part).dictionary_encode()
             census.add(coded.dictionary, np.bincount(coded.indices))
         census.finish()
-        return cls.from_census(census, min_count, max_size, specials)
+        return cls.from_counts(census.values, census.counts, min_count, max_size, specials)
 
     @classmethod
-    def from_census(
-        cls, census: Census, min_count: int, max_size: int | None, specials: Sequence[str]
-    ) -> Self:
+    def from_counts(
+        cls,
+        tokens: pa.Array,
+        counts: np.ndarray,
+        min_count: int,
+        max_size: int | None,
+        specials: Sequence[str],
+    ) -> "Vocabulary":
         """The vocabulary of tokens counted before; ``<unk>`` gets the count of all left out."""
         check_limits(min_count, max_size, specials)
         names = pa.array(specials, pa.large_string())
-        own = pc.index_in(names, value_set=census.tokens).to_pylist()
-        first = np.array([0 if at is None else census.counts[at] for at in own], np.int64)
-        wanted = census.counts >= min_count
-        wanted[[at for at in own if at is not None]] = False
-        table = pa.table({"token": census.tokens, "count": census.counts}).filter(pa.array(wanted))
+        special = np.flatnonzero(pc.is_in(tokens, value_set=names))
+        spelled = dict(zip(tokens.take(pa.array(special)).to_pylist(), special, strict=True))
+        first = np.array([counts[spelled[s]] if s in spelled else 0 for s in specials], np.int64)
+        wanted = counts >= min_count
+        wanted[special] = False
+        table = pa.table({"token": tokens, "count": counts}).filter(pa.array(wanted))
         table = table.sort_by([("count", "descending"), ("token", "ascending")])
         if max_size is not None:
             table = table.slice(0, max_size - len(specials))
-        counts = table["count"].to_numpy()
+        kept = table["count"].to_numpy()
         if UNKNOWN in specials:
-            at = list(specials).index(UNKNOWN)
-            first[at] += census.counts.sum() - first.sum() - counts.sum()
-        tokens = pa.concat_arrays(table["token"].chunks) if len(table) else names[:0]
-        return cls(tokens, np.concatenate([first, counts]), specials)
+            first[list(specials).index(UNKNOWN)] += counts.sum() - first.sum() - kept.sum()
+        array = pa.concat_arrays(table["token"].chunks) if len(table) else names[:0]
+        return cls(array, np.concatenate([first, kept]), specials)
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -178,7 +183,7 @@ class Vocabulary:
         file.write("]}\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> "Vocabulary":
         """Read a vocabulary that `save` wrote; `DataError` for any other file."""
         try:
             found = json.loads(Path(path).read_bytes())

@@ -5,12 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from regard.errors import DataError
+from regard.text.counting import NONE_SHORT, Dictionary
 from regard.text.normalization import Normalization
 
 FILE = "segmenter.json"
@@ -29,12 +30,12 @@ class Tokens:
 
 
 class Batch(NamedTuple):
-    """The tokens of many texts, end to end: token t is ``dictionary[codes[t]]``.
+    """The tokens of many texts, end to end: token t is entry ``codes[t]`` of the dictionary.
 
     Text i has ``lengths[i]`` tokens. An entry of the dictionary may occur twice.
     """
 
-    dictionary: pa.Array
+    dictionary: Dictionary
     codes: np.ndarray
     lengths: np.ndarray
 
@@ -82,7 +83,8 @@ class Segmenter(ABC):
         split = self.split(texts)
         coded = to_arrow([token for tokens in split for token in tokens]).dictionary_encode()
         lengths = np.fromiter(map(len, split), np.int64, len(split))
-        return Batch(coded.dictionary, coded.indices.to_numpy(), lengths)
+        dictionary = Dictionary(NONE_SHORT, coded.dictionary)
+        return Batch(dictionary, coded.indices.to_numpy(), lengths)
 
     def batch_lines(self, page: str) -> Batch:
         """The tokens of the lines of `page` that are not blank."""
@@ -100,7 +102,7 @@ class Segmenter(ABC):
         }
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], folder: Path | None = None) -> Self:
+    def from_settings(cls, settings: dict[str, Any], folder: Path | None = None) -> "Segmenter":
         """The segmenter that `settings` (without the name) describe."""
         from regard.text.segmenters import create
 

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
 from tokenizers import Tokenizer
 
 from regard.errors import DataError, OptionError, StorageError
+from regard.text.counting import NONE_SHORT, Dictionary
 from regard.text.segmenters._segmenter import (
     FILE,
     Batch,
@@ -51,7 +51,7 @@ class Subword(Segmenter):
         """The token that stands for a piece of the model."""
         return piece
 
-    def train(self, texts: Iterable[str], size: int = 8000) -> Self:
+    def train(self, texts: Iterable[str], size: int = 8000) -> "Subword":
         """Learn at most `size` pieces from `texts`, read once; gives the segmenter itself.
 
         `DataError` when the texts hold nothing to learn from.
@@ -100,7 +100,7 @@ class Subword(Segmenter):
         ids = self._ids(texts)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         codes = np.fromiter(chain.from_iterable(ids), np.int32, lengths.sum())
-        return Batch(to_arrow(self._names).cast(pa.large_string()), codes, lengths)
+        return Batch(Dictionary(NONE_SHORT, to_arrow(self._names)), codes, lengths)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one JSON file, which appears whole or not at all."""
@@ -110,7 +110,7 @@ class Subword(Segmenter):
             new.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> "Subword":
         """Read a segmenter that `save` wrote; `DataError` for any other file."""
         name = cls.__module__.rpartition(".")[2]
         try:
@@ -136,7 +136,7 @@ class Subword(Segmenter):
         return super().settings() | {"file": FILE}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], folder: Path | None = None) -> Self:
+    def from_settings(cls, settings: dict[str, Any], folder: Path | None = None) -> "Subword":
         """The segmenter that `settings` describe, read from the file that they name."""
         if "file" not in settings:
             return super().from_settings(settings, folder)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 
+from regard.text.counting import SHORT, Dictionary, pack
 from regard.text.segmenters._segmenter import (
     Batch,
     Segmenter,
@@ -52,25 +53,38 @@ class Whitespace(Segmenter):
         except UnicodeEncodeError:
             refuse_surrogates(page)
             raise
-        lines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-        data = np.frombuffer(text.translate(_TO_SPACE), np.uint8)
+        newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        spaced = text.translate(_TO_SPACE) + b" " * 8
+        data = np.frombuffer(spaced, np.uint8)
         if not text.isascii():
             data = _blank_wide_spaces(data)
+            spaced = data.tobytes()
         blank = data == ord(" ")
-        starts = np.flatnonzero(blank[:-1] > blank[1:]) + 1
-        if text and not blank[0]:
-            starts = np.concatenate([[0], starts])
-        # Each token with the white space behind it, so that the text itself is Arrow's buffer.
-        bounds = np.append(starts, len(data) if len(starts) else 0)
-        coded = pa.LargeStringArray.from_buffers(
-            len(starts), pa.py_buffer(bounds), pa.py_buffer(data)
-        ).dictionary_encode()
-        ends = np.concatenate([np.searchsorted(starts, lines), [len(starts)]])
-        return Batch(
-            pc.ascii_rtrim(coded.dictionary, characters=" "),
-            coded.indices.to_numpy(),
-            np.diff(ends, prepend=0),
-        )
+        edges = np.flatnonzero(blank[:-1] != blank[1:]) + 1
+        if not blank[0]:
+            edges = np.concatenate([[0], edges])
+        starts, ends = edges[::2], edges[1::2]
+        dictionary, codes = _code(spaced, starts, ends - starts)
+        last = np.concatenate([np.searchsorted(starts, newlines), [len(starts)]])
+        return Batch(dictionary, codes, np.diff(last, prepend=0))
+
+
+def _code(spaced: bytes, starts: np.ndarray, widths: np.ndarray) -> tuple[Dictionary, np.ndarray]:
+    """The distinct tokens of a text whose white space is blank, and which of them stands where."""
+    is_short = widths <= SHORT
+    is_long = ~is_short
+    short = pa.array(pack(spaced, starts[is_short], widths[is_short])).dictionary_encode()
+    # Each token with the blanks behind it, so that the text itself is Arrow's buffer.
+    bounds = np.append(starts, len(spaced) if len(starts) else 0)
+    whole = pa.LargeStringArray.from_buffers(
+        len(starts), pa.py_buffer(bounds), pa.py_buffer(spaced)
+    )
+    long = whole.filter(pa.array(is_long)).dictionary_encode()
+    codes = np.empty(len(starts), np.int32)
+    codes[is_short] = short.indices
+    codes[is_long] = long.indices.to_numpy() + len(short.dictionary)
+    trimmed = pc.ascii_rtrim(long.dictionary, characters=" ")
+    return Dictionary(short.dictionary, trimmed), codes
 
 
 _TO_SPACE = bytes(32 if chr(b).isspace() and b < 128 else b for b in range(256))
