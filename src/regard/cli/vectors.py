@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -46,9 +46,8 @@ def nearest(
         Read this many of the first rows only.
     """
     vectors = _load(file, limit=limit)
-    for word, neighbors in zip(
-        words, vectors.nearest(words, top=top, restrict=restrict), strict=True
-    ):
+    found = cast("list[list[Neighbor]]", vectors.nearest(words, top=top, restrict=restrict))
+    for word, neighbors in zip(words, found, strict=True):
         _print_neighbors(word, neighbors)
 
 
