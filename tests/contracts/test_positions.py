@@ -15,7 +15,11 @@ from regard.attention.masks import Causal, Documents, Padding
 from regard.attention.paths import blockwise
 from regard.errors import OptionError, ShapeError
 from regard.positions import OffsetTable, RowRule
+from regard.positions.cope import Cope
+from regard.positions.fire import Fire
+from regard.positions.learned import Learned
 from regard.positions.rotary import Rotary
+from regard.positions.shaw import Shaw
 
 WIDTH, HEADS, HEAD_WIDTH = 7, 3, 6
 SETTINGS = {
@@ -344,6 +348,19 @@ def test_float_positions_are_refused_by_biases(encoding):
     _, q, k = inputs()
     with pytest.raises(ShapeError, match=r"positions must be integers, got torch\.float32"):
         bias_matrix(encoding, q, k, torch.arange(5.0), torch.arange(5.0))
+
+
+def test_everything_happens_on_the_device_of_the_input(encoding):
+    # The meta device refuses to meet tensors of another one, and needs no machine that has it.
+    x, q, k = (t.to("meta") for t in inputs())
+    encoding.to("meta")
+    places = torch.arange(5, device="meta")
+    results = [encoding(x), encoding.rotate(q), encoding.rotate(q, places)]
+    if not isinstance(encoding, Learned):  # looks at the values of positions that are given
+        results.append(encoding(x, places))
+    if isinstance(encoding, Cope | Fire | Shaw):  # as do tables, made for the offsets that occur
+        results.append(encoding.bias(places, places)(q, k, places, places))
+    assert all(result.device.type == "meta" for result in results)
 
 
 COMPILED = """
