@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from regard.errors import DataError, StorageError
 from regard.text import segmenters
-from regard.text.counting import Census, Dictionary
+from regard.text.counting import Census
 from regard.text.reading import chunked, parts
 from regard.text.segmenters import Segmenter
 from regard.text.segmenters._segmenter import Batch
@@ -29,7 +27,7 @@ from regard.text.storage import new_folder, publish
 from regard.text.vocabulary import SPECIALS, Vocabulary, check_limits
 
 FORMAT = 1
-AHEAD = 16  # parts read before they are needed, so that no core waits while counts are merged
+AHEAD = 8  # parts read before they are needed, so that no core waits while counts are merged
 IDS, OFFSETS, VOCABULARY, ABOUT = "ids.bin", "offsets.bin", "vocabulary.json", "corpus.json"
 FILES = frozenset({IDS, OFFSETS, VOCABULARY, ABOUT, segmenters.FILE})
 
@@ -99,11 +97,17 @@ class EncodedCorpus:
             texts = chunked(source)  # type: ignore[arg-type]
         with new_folder(folder) as new:
             spools = _Spools(new)
-            dictionary, counts = _count(texts, segmenter, spools, threads or min(_cores(), 8))
-            tokens = dictionary.tokens()
+            census = _count(texts, segmenter, spools, threads or min(_cores(), 8))
+            tokens, counts, numbers = census.total()
             if vocabulary is None:
-                vocabulary = Vocabulary.from_counts(tokens, counts, min_count, max_size, specials)
-            totals = _write_ids(new, spools, _ids_of(tokens, vocabulary), len(dictionary.short))
+                vocabulary, ids = Vocabulary.from_counts(
+                    tokens, counts, min_count, max_size, specials
+                )
+            else:
+                ids = vocabulary.encode_array(tokens)
+            id_of = np.full(numbers.max(initial=0) + 1, -1, np.int32)
+            id_of[numbers] = ids
+            totals = _write_ids(new, spools, id_of)
             if totals["tokens"] == 0:
                 raise _nothing_left(source, int(counts.sum()), min_count)
             if sources is not None and before != [_stamp(one) for one in sources]:
@@ -230,28 +234,24 @@ class _Spools:
     def __init__(self, folder: Path) -> None:
         self.codes = _Spool(folder / "codes.tmp", np.int32)
         self.lengths = _Spool(folder / "lengths.tmp", np.int64)
-        self.short = _Spool(folder / "short.tmp", np.int32)
-        self.long = _Spool(folder / "long.tmp", np.int32)
+        self.numbers = _Spool(folder / "numbers.tmp", np.int32)
 
 
 def _count(
     texts: Iterable[str | list[str]], segmenter: Segmenter, spools: _Spools, threads: int
-) -> tuple[Dictionary, np.ndarray]:
-    """All distinct tokens and their counts.
+) -> Census:
+    """Counts all tokens.
 
-    Each token goes to disk as its code in the dictionary of its batch, and the dictionary as the
-    numbers of its entries among all.
+    Each token goes to disk as its code in the dictionary of its batch, and each dictionary as the
+    numbers that its entries have in the census.
     """
-    short, long = Census(pa.uint64()), Census(pa.large_string())
+    census = Census()
     for batch, counts in _batches(texts, segmenter, threads):
         spools.codes.add(batch.codes)
         spools.lengths.add(batch.lengths)
-        cut = len(batch.dictionary.short)
-        spools.short.extend(short.add(batch.dictionary.short, counts[:cut]))
-        spools.long.extend(long.add(batch.dictionary.long, counts[cut:]))
-    spools.short.extend(short.finish())
-    spools.long.extend(long.finish())
-    return Dictionary(short.values, long.values), np.concatenate([short.counts, long.counts])
+        spools.numbers.extend(census.add(batch.dictionary, counts))
+    spools.numbers.extend(census.finish())
+    return census
 
 
 def _batches(
@@ -259,7 +259,7 @@ def _batches(
 ) -> Iterator[tuple[Batch, np.ndarray]]:
     def one(part: str | list[str]) -> tuple[Batch, np.ndarray]:
         batch = segmenter.batch_lines(part) if isinstance(part, str) else segmenter.batch(part)
-        return batch, np.bincount(batch.codes, minlength=len(batch.dictionary))
+        return batch, np.bincount(batch.codes, minlength=sum(map(len, batch.dictionary)))
 
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[tuple[Batch, np.ndarray]]] = deque()
@@ -271,24 +271,15 @@ def _batches(
             yield waiting.popleft().result()
 
 
-def _ids_of(tokens: pa.Array, vocabulary: Vocabulary) -> np.ndarray:
-    """The id of each of `tokens`: −1 for those that are dropped."""
-    found = pc.index_in(tokens, value_set=vocabulary.array)
-    return found.fill_null(-1 if vocabulary.unknown is None else vocabulary.unknown).to_numpy()
-
-
-def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray, cut: int) -> dict[str, int]:
-    """Turns the codes into ids and the lengths into offsets; says how many there are.
-
-    `id_of` the short tokens come first, `cut` of them.
-    """
+def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray) -> dict[str, int]:
+    """Turns the codes into ids and the lengths into offsets; says how many there are."""
     tokens = paragraphs = 0
-    every = (spools.codes, spools.lengths, spools.short, spools.long)
+    every = (spools.codes, spools.lengths, spools.numbers)
     drained = zip(*(spool.drain() for spool in every), strict=True)
     with open(folder / IDS, "wb") as ids_file, open(folder / OFFSETS, "wb") as offsets_file:
         offsets_file.write(np.zeros(1, np.int64))
-        for codes, lengths, short, long in drained:
-            ids, ends = id_of[np.concatenate([short, long + cut])][codes], np.cumsum(lengths)
+        for codes, lengths, numbers in drained:
+            ids, ends = id_of[numbers][codes], np.cumsum(lengths)
             kept = ids >= 0
             if not kept.all():
                 ids, ends = ids[kept], np.concatenate([[0], np.cumsum(kept)])[ends]

@@ -9,23 +9,33 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-MERGE_AT = 1 << 20
 SHORT = 7
-NONE_SHORT = pa.array([], pa.uint64())
+SHARDS = 32
+MERGE_AT = 1 << 20
+_BELOW = np.array([(1 << (8 * width)) - 1 for width in range(SHORT + 1)], np.uint64)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Dictionary(NamedTuple):
-    """Tokens in two arrays: the packed ones (uint64), then the others (strings)."""
+    """Tokens in two arrays: packed ones (uint64), then those of 8 bytes or more (large strings)."""
 
     short: pa.Array
     long: pa.Array
 
-    def __len__(self) -> int:  # type: ignore[override]
-        return len(self.short) + len(self.long)
+    @classmethod
+    def of(cls, strings: pa.Array) -> "tuple[Dictionary, np.ndarray]":
+        """The dictionary of an array of strings, and which entry each string is."""
+        strings = strings.cast(pa.large_string())
+        bounds = np.frombuffer(strings.buffers()[1], np.int64)[strings.offset :][: len(strings) + 1]
+        widths, is_short = np.diff(bounds), np.diff(bounds) <= SHORT
+        data = (strings.buffers()[2] or pa.py_buffer(b"")).to_pybytes() + bytes(8)
+        short = pa.array(pack(data, bounds[:-1][is_short], widths[is_short]))
+        places = np.where(is_short, np.cumsum(is_short), len(short) + np.cumsum(~is_short)) - 1
+        return cls(short, strings.filter(pa.array(~is_short))), places
 
     def tokens(self) -> pa.Array:
         """All tokens as strings, the short ones first."""
-        return pa.concat_arrays([unpack(self.short), self.long.cast(pa.large_string())])
+        return pa.concat_arrays([unpack(self.short), self.long])
 
 
 def pack(data: bytes, starts: np.ndarray, widths: np.ndarray) -> np.ndarray:
@@ -33,48 +43,49 @@ def pack(data: bytes, starts: np.ndarray, widths: np.ndarray) -> np.ndarray:
 
     `data` must go on for 8 bytes behind each start.
     """
-    windows = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-    keys = windows[starts] & _BELOW[widths]
+    keys = _windows(data)[starts] & _BELOW[widths]
     return keys | (widths.astype(np.uint64) << np.uint64(56))
 
 
 def unpack(short: pa.Array) -> pa.Array:
     """Packed tokens as strings."""
-    keys = np.asarray(short, "<u8")
-    letters = keys.view(np.uint8).reshape(-1, 8)
-    widths = letters[:, 7]
+    letters = np.asarray(short, "<u8").view(np.uint8).reshape(-1, 8)
+    widths = letters[:, SHORT]
     data = letters[:, :SHORT][np.arange(SHORT) < widths[:, None]]
     bounds = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-    return pa.LargeStringArray.from_buffers(len(keys), pa.py_buffer(bounds), pa.py_buffer(data))
-
-
-_BELOW = np.array([(1 << (8 * width)) - 1 for width in range(SHORT + 1)], np.uint64)
+    return pa.LargeStringArray.from_buffers(len(short), pa.py_buffer(bounds), pa.py_buffer(data))
 
 
 class Census:
-    """Numbers distinct values in the order in which they first come, and counts them.
+    """Numbers distinct tokens and counts them.
 
-    Values come in batches, each batch as a dictionary. Dictionaries wait until there are
-    `merge_at` entries and as many as distinct values so far; then they are merged in one go, so
-    each entry is touched a few times in all.
+    Tokens come in batches, each with its dictionary. Dictionaries wait until there are `merge_at`
+    entries and half as many as distinct tokens so far; then they are merged in one go, so each
+    entry is touched a few times in all. The tokens are kept in `SHARDS` parts by their bytes, the
+    short ones in the even, and the parts are merged one by one: a hash table takes many times the
+    memory of what it holds. Token i of part p has the number ``i * SHARDS + p`` for ever.
     """
 
-    def __init__(self, kind: pa.DataType, merge_at: int = MERGE_AT) -> None:
-        self.values = pa.array([], kind)
-        self.counts = np.zeros(0, np.int64)
+    def __init__(self, merge_at: int = MERGE_AT) -> None:
+        kinds = [pa.uint64(), pa.large_string()] * (SHARDS // 2)
+        self._shards = [pa.array([], kind) for kind in kinds]
+        self._counts = [np.zeros(0, np.int64) for _ in kinds]
         self._merge_at = merge_at
-        self._waiting: list[tuple[pa.Array, np.ndarray]] = []
+        self._waiting: list[tuple[Dictionary, np.ndarray]] = []
         self._entries = 0
 
-    def add(self, dictionary: pa.Array, counts: np.ndarray) -> list[np.ndarray]:
-        """Counts ``dictionary[i]`` ``counts[i]`` times; gives the numbers known by now.
+    def __len__(self) -> int:
+        return sum(map(len, self._shards))
 
-        These are the numbers of the entries of the next dictionaries in the order of adding: none
-        while dictionaries wait, several arrays once they are merged. `finish` gives the last.
+    def add(self, dictionary: Dictionary, counts: np.ndarray) -> list[np.ndarray]:
+        """Counts entry i ``counts[i]`` times; gives the numbers of entries known by now.
+
+        These belong to the dictionaries in the order of adding: none while they wait, several
+        arrays once they are merged. `finish` gives the last.
         """
-        self._waiting.append((dictionary.cast(self.values.type), counts))
-        self._entries += len(dictionary)
-        if self._entries > max(self._merge_at, len(self.values)):
+        self._waiting.append((dictionary, counts))
+        self._entries += len(counts)
+        if self._entries > max(self._merge_at, len(self) // 2):
             return self.finish()
         return []
 
@@ -82,13 +93,57 @@ class Census:
         """Merges what waits; gives the numbers that `add` has not given yet."""
         if not self._waiting:
             return []
-        dictionaries, counts = zip(*self._waiting, strict=True)
-        coded = pa.concat_arrays([self.values, *dictionaries]).dictionary_encode()
-        self.values = coded.dictionary
-        numbers = coded.indices.to_numpy()
-        # Sums in float64 are exact: no count comes near 2**53.
-        sums = np.bincount(numbers, np.concatenate([self.counts, *counts]), len(self.values))
-        self.counts = sums.astype(np.int64)
+        numbers = [np.empty(len(counts), np.int32) for _, counts in self._waiting]
+        for kind in (0, 1):
+            self._merge(kind, numbers)
         self._waiting, self._entries = [], 0
-        ends = np.cumsum([len(dictionary) for dictionary in dictionaries])
-        return np.split(numbers[len(numbers) - ends[-1] :], ends[:-1])
+        return numbers
+
+    def total(self) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        """All tokens, how often each occurs, and its number."""
+        short, long = self._shards[0::2], self._shards[1::2]
+        tokens = Dictionary(pa.concat_arrays(short), pa.concat_arrays(long)).tokens()
+        order = [*range(0, SHARDS, 2), *range(1, SHARDS, 2)]
+        counts = np.concatenate([self._counts[part] for part in order])
+        numbers = [np.arange(len(self._shards[part])) * SHARDS + part for part in order]
+        return tokens, counts, np.concatenate(numbers)
+
+    def _merge(self, kind: int, numbers: list[np.ndarray]) -> None:
+        """Merges all short (`kind` 0) or long (1) entries; fills in their `numbers`."""
+        entries = pa.concat_arrays([dictionary[kind] for dictionary, _ in self._waiting])
+        cuts = [len(dictionary.short) for dictionary, _ in self._waiting]
+        mine = [slice(cut, None) if kind else slice(cut) for cut in cuts]
+        counts = np.concatenate([c[own] for (_, c), own in zip(self._waiting, mine, strict=True)])
+        parts = 2 * (_spread(entries) % np.uint64(SHARDS // 2)) + np.uint64(kind)
+        found = np.empty(len(entries), np.int32)
+        for part in range(kind, SHARDS, 2):
+            rows = np.flatnonzero(parts == part)
+            old = self._shards[part]
+            coded = pa.concat_arrays([old, entries.take(pa.array(rows))]).dictionary_encode()
+            places = coded.indices.to_numpy()
+            # Sums in float64 are exact: no count comes near 2**53.
+            weights = np.concatenate([self._counts[part], counts[rows]])
+            sums = np.bincount(places, weights, len(coded.dictionary))
+            self._shards[part], self._counts[part] = coded.dictionary, sums.astype(np.int64)
+            found[rows] = places[len(old) :] * SHARDS + part
+        ends = np.cumsum([len(dictionary[kind]) for dictionary, _ in self._waiting])
+        for array, own, piece in zip(numbers, mine, np.split(found, ends[:-1]), strict=True):
+            array[own] = piece
+
+
+def _spread(entries: pa.Array) -> np.ndarray:
+    """A number for each entry, equal for equal entries and else as if drawn (uint64)."""
+    if entries.type == pa.uint64():
+        keys = entries.to_numpy()
+    else:
+        bounds = np.frombuffer(entries.buffers()[1], np.int64)[entries.offset :][: len(entries) + 1]
+        if not len(entries):
+            return np.zeros(0, np.uint64)
+        windows = _windows(entries.buffers()[2])
+        keys = windows[bounds[:-1]] + _MIX * windows[bounds[1:] - 8]
+    return (keys * _MIX) >> np.uint64(40)
+
+
+def _windows(data: bytes | pa.Buffer) -> np.ndarray:
+    """The 8 bytes from each place on, as one uint64."""
+    return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from regard.errors import DataError, OptionError
 
-BLOCK = 1 << 21
+BLOCK = 1 << 20
 SAMPLE = 1 << 16
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _MARKS = (

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from regard.errors import DataError, OptionError, StorageError
-from regard.text.counting import Census
+from regard.text.counting import Census, Dictionary
 from regard.text.segmenters._segmenter import to_arrow
 from regard.text.storage import new_file
 
@@ -72,13 +72,17 @@ class Vocabulary:
         Tokens seen less than `min_count` times are left out; `max_size` limits the length, special
         tokens included. Order: special tokens, then by count, then by token.
         """
-        tokens = chain.from_iterable(texts)
-        census = Census(pa.large_string())
-        while part := list(islice(tokens, 1 << 20)):
+        stream = chain.from_iterable(texts)
+        census = Census()
+        while part := list(islice(stream, 1 << 20)):
             coded = to_arrow(part).dictionary_encode()
-            census.add(coded.dictionary, np.bincount(coded.indices))
+            dictionary, places = Dictionary.of(coded.dictionary)
+            counts = np.zeros(len(places), np.int64)
+            counts[places] = np.bincount(coded.indices)
+            census.add(dictionary, counts)
         census.finish()
-        return cls.from_counts(census.values, census.counts, min_count, max_size, specials)
+        tokens, counts, _ = census.total()
+        return cls.from_counts(tokens, counts, min_count, max_size, specials)[0]
 
     @classmethod
     def from_counts(
@@ -88,24 +92,29 @@ class Vocabulary:
         min_count: int,
         max_size: int | None,
         specials: Sequence[str],
-    ) -> "Vocabulary":
-        """The vocabulary of tokens counted before; ``<unk>`` gets the count of all left out."""
+    ) -> "tuple[Vocabulary, np.ndarray]":
+        """The vocabulary of distinct tokens counted before, and the id of each (−1: none).
+
+        ``<unk>`` gets the count of all that are left out.
+        """
         check_limits(min_count, max_size, specials)
         names = pa.array(specials, pa.large_string())
         special = np.flatnonzero(pc.is_in(tokens, value_set=names))
-        spelled = dict(zip(tokens.take(pa.array(special)).to_pylist(), special, strict=True))
-        first = np.array([counts[spelled[s]] if s in spelled else 0 for s in specials], np.int64)
         wanted = counts >= min_count
         wanted[special] = False
-        table = pa.table({"token": tokens, "count": counts}).filter(pa.array(wanted))
-        table = table.sort_by([("count", "descending"), ("token", "ascending")])
-        if max_size is not None:
-            table = table.slice(0, max_size - len(specials))
-        kept = table["count"].to_numpy()
-        if UNKNOWN in specials:
-            first[list(specials).index(UNKNOWN)] += counts.sum() - first.sum() - kept.sum()
-        array = pa.concat_arrays(table["token"].chunks) if len(table) else names[:0]
-        return cls(array, np.concatenate([first, kept]), specials)
+        rows = np.flatnonzero(wanted)
+        table = pa.table({"token": tokens.take(pa.array(rows)), "count": counts[rows]})
+        order = [("count", "descending"), ("token", "ascending")]
+        rows = rows[pc.sort_indices(table, order)][
+            : None if max_size is None else max_size - len(specials)
+        ]
+        unknown = list(specials).index(UNKNOWN) if UNKNOWN in specials else -1
+        ids = np.full(len(tokens), unknown, np.int32)
+        ids[rows] = np.arange(len(specials), len(specials) + len(rows))
+        for row in special.tolist():
+            ids[row] = list(specials).index(tokens[row].as_py())
+        all_counts = np.bincount(ids[ids >= 0], counts[ids >= 0], len(specials) + len(rows))
+        return cls(tokens.take(pa.array(rows)), all_counts, specials), ids
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -149,10 +158,10 @@ class Vocabulary:
         ids = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
         return ids if self.unknown is not None else ids[ids >= 0]
 
-    @property
-    def array(self) -> pa.Array:
-        """All tokens as one Arrow array, which holds them in little memory."""
-        return self._array
+    def encode_array(self, tokens: pa.Array) -> np.ndarray:
+        """The ids (int32) of an Arrow array of tokens: −1 for those that `encode` drops."""
+        found = pc.index_in(tokens.cast(pa.large_string()), value_set=self._array)
+        return found.fill_null(-1 if self.unknown is None else self.unknown).to_numpy()
 
     def decode(self, ids: ArrayLike) -> list[str]:
         """The tokens of `ids`."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from regard.errors import DataError
-from regard.text.counting import NONE_SHORT, Dictionary
+from regard.text.counting import Dictionary
 from regard.text.normalization import Normalization
 
 FILE = "segmenter.json"
@@ -83,8 +83,8 @@ class Segmenter(ABC):
         split = self.split(texts)
         coded = to_arrow([token for tokens in split for token in tokens]).dictionary_encode()
         lengths = np.fromiter(map(len, split), np.int64, len(split))
-        dictionary = Dictionary(NONE_SHORT, coded.dictionary)
-        return Batch(dictionary, coded.indices.to_numpy(), lengths)
+        dictionary, places = Dictionary.of(coded.dictionary)
+        return Batch(dictionary, places[coded.indices], lengths)
 
     def batch_lines(self, page: str) -> Batch:
         """The tokens of the lines of `page` that are not blank."""

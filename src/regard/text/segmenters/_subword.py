@@ -12,7 +12,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from regard.errors import DataError, OptionError, StorageError
-from regard.text.counting import NONE_SHORT, Dictionary
+from regard.text.counting import Dictionary
 from regard.text.segmenters._segmenter import (
     FILE,
     Batch,
@@ -100,7 +100,8 @@ class Subword(Segmenter):
         ids = self._ids(texts)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         codes = np.fromiter(chain.from_iterable(ids), np.int32, lengths.sum())
-        return Batch(Dictionary(NONE_SHORT, to_arrow(self._names)), codes, lengths)
+        dictionary, places = Dictionary.of(to_arrow(self._names))
+        return Batch(dictionary, places[codes], lengths)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one JSON file, which appears whole or not at all."""
