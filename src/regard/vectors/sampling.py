@@ -6,7 +6,7 @@ import numpy as np
 
 
 def keep_thresholds(counts: np.ndarray, sample: float) -> np.ndarray:
-    """Subsampling of frequent words: (V,) uint32, a word is kept when 32 random bits are at most it.
+    """Subsampling: (V,) uint32, a word is kept when 32 random bits are at most its number.
 
     A word of frequency f is kept with probability ``(sqrt(f / sample) + 1) · sample / f``, as in
     word2vec's code (the paper, Mikolov et al. 2013b, prints another formula). No thresholds at all

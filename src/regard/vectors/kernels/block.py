@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from regard.vectors.kernels.compiled import compiled
-from regard.vectors.kernels.simd import LANES, TILE, logistic, tile_scores, tile_update
+from regard.vectors.kernels.simd import logistic, tile_scores, tile_update
+from regard.vectors.kernels.state import LANES, TILE
 
 _zero, _one = np.float32(0), np.float32(1)
 
@@ -26,7 +27,7 @@ def log_of(products):
 
 @compiled
 def gather_loss(chances, context, contexts, products):
-    """Multiply the chances into `products`, lane by lane; return the loss of what would underflow."""
+    """Multiply the chances into `products`; return the loss of what would underflow."""
     loss = 0.0
     for i in range(context, context + contexts):
         least = 1.0

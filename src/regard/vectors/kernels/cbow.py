@@ -9,8 +9,15 @@ import numpy as np
 from regard.vectors.kernels.block import gather_loss, log_of, step
 from regard.vectors.kernels.compiled import compiled
 from regard.vectors.kernels.draws import below, draw_words
-from regard.vectors.kernels.simd import LANES, add_row, logistic, prefetch, put_sum, row_dot
-from regard.vectors.kernels.state import EXAMPLES, GROUP, LOSS_NEGATIVES, LOSS_TREE, RATE
+from regard.vectors.kernels.simd import add_row, logistic, prefetch, put_sum, row_dot
+from regard.vectors.kernels.state import (
+    EXAMPLES,
+    GROUP,
+    LANES,
+    LOSS_NEGATIVES,
+    LOSS_TREE,
+    RATE,
+)
 
 
 @compiled

@@ -21,11 +21,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from regard.vectors.kernels.compiled import OPTIONS
-
-TILE = 6
-LANES = 8
-CLIP = 16.0  # no chance is under 1.1e-7
-ALIGNMENT = 16  # floats: a row begins on a cache line and holds whole vectors
+from regard.vectors.kernels.state import ALIGNMENT, CLIP, LANES, TILE
 
 _WIDTH = 16 if llvm.get_host_cpu_features().get("avx512f") else 8
 
@@ -64,7 +60,7 @@ def tile_update(old, context, contexts, inputs, places, outputs, rows, first, ta
 def logistic(scores, chances, first, count, signs, rate):
     """Scores become steps, ``t · rate · (1 - p)`` with p = σ(t · score) and t the lane's sign.
 
-    `scores`, `chances` and `signs` are flat; the signs are those of ``2 · LANES`` lanes and hold for
+    `scores`, `chances` and `signs` are flat; the signs of ``2 · LANES`` lanes hold for
     all that follow. `chances` become p, or 1 where the sign is 0. Scores are clipped to ± `CLIP`.
     Vectors may reach past `count` by less than ``2 · LANES``.
     """
@@ -415,9 +411,7 @@ def _put_sum(typing, into, row, table, places, first, count, scale):
             with cgutils.for_range(builder, end, start=values[4]) as loop:
                 row = rows.row(_integer(builder, integers, loop.index))
                 so_far = builder.load(total, typ=_vector)
-                builder.store(
-                    builder.fadd(_load(builder, row, k), so_far, flags=("fast",)), total
-                )
+                builder.store(builder.fadd(_load(builder, row, k), so_far, flags=("fast",)), total)
             scaled = builder.fmul(factor, builder.load(total, typ=_vector), flags=("fast",))
             _store(builder, scaled, into_row, k)
         return target.get_dummy_value()

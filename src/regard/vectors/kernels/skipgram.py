@@ -58,9 +58,7 @@ def learn_skipgram(rules, tables, noise, tree, worker, kept, first, last):
     slot = 0
     next_begin, next_end = 0, 0
     if first < last:
-        next_begin, next_end = draw_center(
-            rules, tables, noise, tree, worker, kept, first, slot
-        )
+        next_begin, next_end = draw_center(rules, tables, noise, tree, worker, kept, first, slot)
     loss_negatives, loss_tree = 0.0, 0.0
     for center in range(first, last):
         begin, end, now = next_begin, next_end, slot

@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.vectors.kernels.simd import LANES
-
+TILE = 6  # output rows that are taken at once
+LANES = 8  # room for the scores of a tile
+CLIP = 16.0  # scores beyond count as this, so that no chance is under 1.1e-7
+ALIGNMENT = 16  # floats: a row begins on a cache line and holds whole vectors
+RATE_EVERY = 1000  # words between two looks at the learning rate
 PIECE = 4096  # words of a line that are taken at once
 GROUP = LANES  # centers of CBOW that share one set of negatives
 
@@ -14,14 +17,16 @@ RATE, LOSS_NEGATIVES, LOSS_TREE = range(3)  # places in Worker.numbers
 
 
 class Corpus(NamedTuple):
-    """The encoded text and how often each word is kept.
+    """The encoded text, which row of the tables each word has, and how often it is kept.
 
-    ``ids`` (words,) int32; ``offsets`` (lines + 1,) int64; ``keep`` (V,) uint32: a word is kept when
-    32 random bits are at most this; empty when every word is kept.
+    ``ids`` (words,) int32; ``offsets`` (lines + 1,) int64; ``rows`` int32: the row of each id, -1
+    for one to pass over, empty when ids are rows; ``keep`` (V,) uint32: a word is kept when 32
+    random bits are at most this, empty when every word is kept.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
+    rows: np.ndarray
     keep: np.ndarray
 
 
@@ -44,7 +49,7 @@ class Noise(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Each word's path: rows ``points[starts[w]:starts[w + 1]]`` of `inner`, and the wanted signs."""
+    """Each word's path: rows ``points[starts[w]:starts[w + 1]]`` of `inner`, and their signs."""
 
     starts: np.ndarray
     points: np.ndarray

@@ -11,15 +11,18 @@ from regard.vectors.kernels.cbow import learn_cbow
 from regard.vectors.kernels.compiled import OPTIONS, compiled
 from regard.vectors.kernels.draws import bits32
 from regard.vectors.kernels.skipgram import learn_skipgram
-from regard.vectors.kernels.state import DONE, PIECE, POSITION, RATE, RATE_AT
-
-RATE_EVERY = 1000  # words between two looks at the learning rate
+from regard.vectors.kernels.state import DONE, PIECE, POSITION, RATE, RATE_AT, RATE_EVERY
 
 
 @compiled
-def is_kept(corpus, worker, word):
-    """Whether subsampling keeps this occurrence of `word`."""
-    return corpus.keep.size == 0 or bits32(worker.random) <= np.int64(corpus.keep[word])
+def take(corpus, random, place):
+    """The row of the word at `place`; -1 if it is passed over, by its row or by subsampling."""
+    word = np.int64(corpus.ids[place])
+    if corpus.rows.size:
+        word = np.int64(corpus.rows[word])
+    if word >= 0 and corpus.keep.size and bits32(random) > np.int64(corpus.keep[word]):
+        return np.int64(-1)
+    return word
 
 
 @compiled
@@ -32,8 +35,8 @@ def keep_words(rules, corpus, worker, begin, end, line_begin, line_end):
     kept = 0
     place = begin - 1
     while place >= line_begin and kept < rules.window:
-        word = np.int64(corpus.ids[place])
-        if is_kept(corpus, worker, word):
+        word = take(corpus, worker.random, place)
+        if word >= 0:
             worker.kept[kept] = word
             kept += 1
         place -= 1
@@ -42,15 +45,15 @@ def keep_words(rules, corpus, worker, begin, end, line_begin, line_end):
         worker.kept[i], worker.kept[j] = worker.kept[j], worker.kept[i]
     first = kept
     for place in range(begin, end):
-        word = np.int64(corpus.ids[place])
-        if is_kept(corpus, worker, word):
+        word = take(corpus, worker.random, place)
+        if word >= 0:
             worker.kept[kept] = word
             kept += 1
     last = kept
     place = end
     while place < line_end and kept < last + rules.window:
-        word = np.int64(corpus.ids[place])
-        if is_kept(corpus, worker, word):
+        word = take(corpus, worker.random, place)
+        if word >= 0:
             worker.kept[kept] = word
             kept += 1
         place += 1
