@@ -61,7 +61,8 @@ def main():
     rows, size, rounds = arguments.rows, arguments.size, arguments.rounds
     print(
         f"{rows} words x {size}, float32; median of {rounds} rounds, regard and gensim "
-        f"{gensim.__version__} in turn; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        f"{gensim.__version__} in turn; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
+        "regard reads and writes text on all cores, all else is one thread"
     )
     generator = np.random.default_rng(0)
     matrix = (0.3 * generator.standard_normal((rows, size))).astype(np.float32)

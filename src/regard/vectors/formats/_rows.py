@@ -208,19 +208,27 @@ def _parse_lines(
 def write_rows(file: Sink, table: Table, path: Path) -> None:
     """Write each word and its numbers, in the fewest digits that give the same numbers back."""
     rows, size = table.matrix.shape
-    step = max(1, _NUMBERS // max(size, 1))
     if size == 0:
         raise DataError(f"{path}: vectors of no numbers cannot be written as text")
-    for first in range(0, rows, step):
-        block = np.ascontiguousarray(table.matrix[first : first + step])
-        check_numbers(block, first, table, path)
-        if block.dtype not in (np.float32, np.float64):
-            block = block.astype(np.float32)
-        numbers = pa.array(block.ravel()).cast(pa.string())
-        offsets = pa.array(np.arange(len(block) + 1, dtype=np.int32) * size)
-        joined = pc.binary_join(pa.ListArray.from_arrays(offsets, numbers), " ")
-        words = pa.array(list(map(str, table.tokens[first : first + step])), pa.string())
-        lines = pc.binary_join_element_wise(words, joined, " ")
-        whole = pa.array([0, len(lines)], pa.int32())
-        file.write(pc.binary_join(pa.ListArray.from_arrays(whole, lines), "\n")[0].as_buffer())
-        file.write(b"\n")
+    starts = iter(range(0, rows, max(1, _NUMBERS // size)))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while group := list(islice(starts, _THREADS)):
+            for text in pool.map(lambda first: _lines(table, first, path), group):
+                file.write(text)
+
+
+def _lines(table: Table, first: int, path: Path) -> pa.Buffer:
+    """The lines of the rows from `first` on, as many as make a block."""
+    size = table.matrix.shape[1]
+    end = first + max(1, _NUMBERS // size)
+    block = np.ascontiguousarray(table.matrix[first:end])
+    check_numbers(block, first, table, path)
+    if block.dtype not in (np.float32, np.float64):
+        block = block.astype(np.float32)
+    numbers = pa.array(block.ravel()).cast(pa.string())
+    offsets = pa.array(np.arange(len(block) + 1, dtype=np.int32) * size)
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, numbers), " ")
+    words = pa.array(list(map(str, table.tokens[first:end])), pa.string())
+    lines = pc.binary_join_element_wise(words, pc.binary_join_element_wise(joined, "", "\n"), " ")
+    whole = pa.array([0, len(lines)], pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(whole, lines), "")[0].as_buffer()
