@@ -37,7 +37,7 @@ class Call:
     query_positions: Int[Tensor, "_ q_tokens"]
     key_positions: Int[Tensor, "_ k_tokens"]
     in_order: bool
-    dropout: float = 0.0
+    dropout: float | int = 0.0
     seed: Tensor | None = None
     observe_scores: Callable[[Tensor], Tensor] | None = None
     observe_weights: Callable[[Tensor], Tensor] | None = None
@@ -87,7 +87,7 @@ def make_call(
     bias: Any = None,
     query_positions: Tensor | None = None,
     key_positions: Tensor | None = None,
-    dropout: float = 0.0,
+    dropout: float | int = 0.0,
     training: bool = True,
     observe_scores: Callable[[Tensor], Tensor] | None = None,
     observe_weights: Callable[[Tensor], Tensor] | None = None,

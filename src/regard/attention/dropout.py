@@ -34,7 +34,7 @@ def _words(seed: Tensor, indices: slice, salt: int, device: torch.device) -> Ten
 
 
 def keep(
-    seed: Tensor, dropout: float, rectangle: Rectangle, heads: int
+    seed: Tensor, dropout: float | int, rectangle: Rectangle, heads: int
 ) -> Bool[Tensor, "batch heads q_rows k_cols"]:
     """True where the weight is kept: with probability 1 − `dropout`."""
     device = rectangle.query_positions.device

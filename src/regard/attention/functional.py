@@ -23,7 +23,7 @@ def attend(
     bias: Any = None,
     query_positions: Tensor | None = None,
     key_positions: Tensor | None = None,
-    dropout: float = 0.0,
+    dropout: float | int = 0.0,
     training: bool = True,
     path: str = "auto",
 ) -> Float[Tensor, "batch heads q_tokens value_width"]:

@@ -58,7 +58,7 @@ class MultiHeadAttention(nn.Module):
         score: str | Score = "scaled_dot",
         normalizer: str | Normalizer = "softmax",
         position: nn.Module | None = None,
-        dropout: float = 0.0,
+        dropout: float | int = 0.0,
         bias: bool = True,
         head_width: int | None = None,
         key_width: int | None = None,

@@ -166,7 +166,7 @@ def require_boolean(name: str, tensor: Tensor) -> None:
     )
 
 
-def as_mask(mask: "Mask | Tensor") -> Mask:
+def as_mask(mask: object) -> Mask:
     """The mask itself, or a Boolean tensor (Tq, Tk) or (B, H, Tq, Tk) as one."""
     from regard.attention.masks.arbitrary import Arbitrary
 

@@ -30,7 +30,7 @@ class Padding(Mask):
         return cls(~key_padding_mask)
 
     @classmethod
-    def from_lengths(cls, lengths: Int[Tensor, " batch"], tokens: int) -> "Padding":
+    def from_lengths(cls, lengths: Int[Tensor, " batch"] | Tensor, tokens: int) -> "Padding":
         """From each sequence's number of real tokens, (B,), padded on the right to `tokens`."""
         if lengths.dtype.is_floating_point:
             raise OptionError(f"lengths must be integers, but they are {lengths.dtype}")

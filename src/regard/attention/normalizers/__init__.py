@@ -19,7 +19,7 @@ def create(name: str, **settings: Any) -> Normalizer:
     return family.create(name, **settings)
 
 
-def resolve(normalizer: "str | Normalizer") -> Normalizer:
+def resolve(normalizer: object) -> Normalizer:
     """The normalizer itself, or the one of that name with default options."""
     if isinstance(normalizer, Normalizer):
         return normalizer

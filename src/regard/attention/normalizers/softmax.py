@@ -24,7 +24,7 @@ class Softmax(Normalizer):
     """
 
     def __init__(
-        self, softcap: float | None = None, *, sinks: bool = False, heads: int | None = None
+        self, softcap: float | int | None = None, *, sinks: bool = False, heads: int | None = None
     ):
         super().__init__()
         if softcap is not None and softcap <= 0:

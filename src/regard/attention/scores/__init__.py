@@ -19,7 +19,7 @@ def create(name: str, **settings: Any) -> Score:
     return family.create(name, **settings)
 
 
-def resolve(score: "str | Score") -> Score:
+def resolve(score: object) -> Score:
     """The score itself, or the one of that name if it has nothing to learn."""
     if isinstance(score, Score):
         return score

@@ -23,7 +23,7 @@ class Cosine(Score):
     tensor([[[[2.]]]], grad_fn=<RoundBackward1>)
     """
 
-    def __init__(self, heads: int, head_width: int, scale: float = 10.0):
+    def __init__(self, heads: int, head_width: int, scale: float | int = 10.0):
         super().__init__()
         check_sizes("cosine", heads, head_width)
         if scale <= 0:
