@@ -10,7 +10,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import BinaryIO
+from typing import Protocol, runtime_checkable
 
 from regard.errors import DataError, OptionError
 
@@ -24,10 +24,21 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# What Python's decoders say of the last character of a text.
+_CUT_SHORT = ("unexpected end of data", "incomplete multibyte sequence", "truncated data")
+
+
+@runtime_checkable
+class ByteStream(Protocol):
+    """What bytes are read from: files, pipes, archives."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+        ...
 
 
 def decode(
-    stream: BinaryIO, name: str, errors: str = "strict", encoding: str | None = None
+    stream: ByteStream, name: str, errors: str = "strict", encoding: str | None = None
 ) -> Iterator[str]:
     """The text of `stream` in blocks of about a million characters.
 
@@ -37,6 +48,8 @@ def decode(
     if errors not in ("strict", "replace"):
         raise OptionError(f"unknown errors= {errors!r}; known: replace, strict")
     block = stream.read(BLOCK)
+    while 0 < len(block) < 4 and (more := stream.read(BLOCK)):
+        block += more
     offset = 0
     if encoding is None:
         for mark, marked in _MARKS:
@@ -47,6 +60,7 @@ def decode(
             encoding = _utf16_without_mark(block)
     elif _lookup(encoding) == "utf-8" and block.startswith(codecs.BOM_UTF8):
         block, offset = block[3:], 3
+    block = block or stream.read(BLOCK)
     line = 1
     while encoding is None:
         first = _NOT_ASCII.search(block)
@@ -68,7 +82,7 @@ def decode(
 
 
 def _decode_as(
-    encoding: str, stream: BinaryIO, block: bytes, offset: int, line: int, name: str, errors: str
+    encoding: str, stream: ByteStream, block: bytes, offset: int, line: int, name: str, errors: str
 ) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     while True:
@@ -78,7 +92,7 @@ def _decode_as(
         except UnicodeDecodeError as error:
             at = offset - len(error.object) + error.start
             line += error.object[: error.start].decode(encoding, "replace").count("\n")
-            cut = error.reason in ("unexpected end of data", "incomplete multibyte sequence")
+            cut = error.reason in _CUT_SHORT
             raise DataError(
                 f"line {line} of {name}: byte 0x{error.object[error.start]:02x} at offset {at} "
                 f"{'starts a character that is cut short' if cut else 'is no character'} in "
@@ -104,7 +118,7 @@ def recognise(sample: bytes, complete: bool) -> str:
         codecs.utf_8_decode(sample, "strict", complete)
         return "utf-8"
     except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data":
+        if error.reason in _CUT_SHORT:
             return "utf-8"
     text, _ = codecs.utf_8_decode(sample, "replace", complete)
     damage = text.count("\ufffd")

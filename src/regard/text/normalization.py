@@ -8,7 +8,6 @@ character which stretch of the original text it stands for.
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from regard.errors import OptionError
 
@@ -34,7 +33,7 @@ class Normalization:
     Aligned(text='afi', starts=[0, 1, 1], ends=[1, 2, 2])
     """
 
-    form: Literal["none", "nfkc"] = "none"
+    form: str = "none"
     lowercase: bool = False
 
     def __post_init__(self):

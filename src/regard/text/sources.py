@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
 from regard.errors import DataError, StorageError
+from regard.text.decoding import ByteStream
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
 COMPRESSIONS = (".gz", ".zst")
@@ -52,7 +52,7 @@ class Source:
         return self.path.suffix.lower() in FORMATS
 
     @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
+    def open(self) -> Iterator[ByteStream]:
         """The bytes, decompressed; a damaged archive is a `DataError` when the damage is met."""
         if self.path is None:
             yield sys.stdin.buffer
@@ -65,7 +65,7 @@ class Source:
             try:
                 if self.compression == ".gz":
                     with gzip.open(raw) as stream:
-                        yield stream  # type: ignore[misc]
+                        yield stream
                 elif self.compression == ".zst":
                     with pa.CompressedInputStream(pa.PythonFile(raw), "zstd") as stream:
                         yield stream

@@ -116,6 +116,10 @@ def _split_csv(name: str, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple
         except StopIteration:
             return
         except csv.Error as error:
+            if str(error) == "unexpected end of data":
+                raise DataError(
+                    f"line {start} of {name}: the quoted field is never closed"
+                ) from None
             raise DataError(f"line {start} of {name} is not CSV: {error}") from None
         if record:
             yield start, record
@@ -130,7 +134,7 @@ def _json_rows(
         except KeyError as error:
             raise DataError(
                 f"line {number} of {name} has no column {error.args[0]!r}; "
-                f"it has: {', '.join(found)}"
+                f"it has: {', '.join(found) or 'nothing'}"
             ) from None
         yield (
             number,

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +47,7 @@ class Segmenter(ABC):
     characters (code points) of the text as it was given, before either.
     """
 
-    def __init__(
-        self, normalization: Literal["none", "nfkc"] = "none", lowercase: bool = False
-    ) -> None:
+    def __init__(self, normalization: str = "none", lowercase: bool = False) -> None:
         self.normalization = Normalization(normalization, lowercase)
 
     @property

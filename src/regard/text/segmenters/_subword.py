@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -31,9 +31,7 @@ class Subword(Segmenter):
 
     least_size: ClassVar[int] = 2
 
-    def __init__(
-        self, normalization: Literal["none", "nfkc"] = "none", lowercase: bool = False
-    ) -> None:
+    def __init__(self, normalization: str = "none", lowercase: bool = False) -> None:
         super().__init__(normalization, lowercase)
         self._tokenizer: Tokenizer | None = None
         self._model = ""

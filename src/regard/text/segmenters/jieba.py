@@ -5,7 +5,7 @@ White space is left out; Latin words and numbers come out whole.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import rjieba
 
@@ -24,7 +24,7 @@ class Jieba(Segmenter):
 
     def __init__(
         self,
-        normalization: Literal["none", "nfkc"] = "none",
+        normalization: str = "none",
         lowercase: bool = False,
         hmm: bool = True,
         words: Sequence[str] = (),
