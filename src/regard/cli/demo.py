@@ -26,6 +26,7 @@ def demo(
 
     from regard import plots
     from regard.cli._report import report_attention, report_run, write_figures
+    from regard.models import EncoderSettings
     from regard.models.storage import CONFIG
     from regard.training import ClassifyConfig, DataSettings, TrainingSettings, fit
 

@@ -1,5 +1,6 @@
 """``regard train``: a model from labelled texts."""
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,7 +64,11 @@ def classify(
     if train is not None:
         values["data"] = values.get("data", {}) | {"train": train}
     settings = ClassifyConfig.read(values, str(config or "the flags"))
-    run = fit(settings, output, overwrite=overwrite)
+    try:
+        run = fit(settings, output, overwrite=overwrite)
+    except KeyboardInterrupt:
+        print("finished epochs are kept: the same command goes on after them", file=sys.stderr)
+        raise
     write_figures(run, output)
     report_run(run)
 
