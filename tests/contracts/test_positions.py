@@ -93,7 +93,7 @@ def bias_matrix(encoding, q, k, query_positions, key_positions, allowed=None):
     """The bias of every pair, (batch or 1, heads, q_tokens, k_tokens), by definition."""
     bias = encoding.bias(query_positions, key_positions)
     if isinstance(bias, OffsetTable):
-        offset = key_positions[..., None, :] - query_positions[..., :, None]
+        offset = key_positions.long()[..., None, :] - query_positions.long()[..., :, None]
         column = (offset if offset.ndim == 3 else offset[None]) - bias.lowest
         assert (column >= 0).all()
         return bias.table[:, column].transpose(0, 1)
@@ -149,7 +149,15 @@ def test_positions_given_are_those_by_default(encoding):
             everything(encoding, x, q, k), everything(encoding, x, q, k, places), strict=True
         ):
             assert torch.equal(*torch.broadcast_tensors(a, b))
-    assert torch.equal(encoding(x), encoding(x, torch.arange(5, dtype=torch.int32)))
+
+
+def test_positions_may_be_of_any_integer_type(encoding):
+    x, q, k = inputs()
+    expected = everything(encoding, x, q, k, torch.arange(5))
+    for dtype in (torch.int32, torch.int16, torch.uint8):
+        found = everything(encoding, x, q, k, torch.arange(5, dtype=dtype))
+        for a, b in zip(found, expected, strict=True):
+            assert torch.equal(a, b)
 
 
 @given(start=st.integers(0, 8), tokens=st.integers(1, 8), batch=st.integers(2, 3))

@@ -227,6 +227,11 @@ def test_lengths_are_kept():
         ),
         ({"head_width": 6, "rotated_width": 8}, r"from 2 to the head's width 6, got 8"),
         ({"head_width": 1}, r"head_width must be 2 or more, got 1"),
+        ({"head_width": 6, "base": 1}, r"base must be 2 or more, got 1"),
+        (
+            {"head_width": 6, "scaling": "llama3", "factor": 2, "trained_length": 8, "fast": 1},
+            r"fast must be more turns than slow, got fast=1, slow=1\.0",
+        ),
         ({"head_width": 6, "layout": "halves"}, r"unknown rotary layout 'halves'; did you mean"),
         (
             {"head_width": 6, "scaling": "yarm"},

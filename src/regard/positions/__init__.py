@@ -2,7 +2,7 @@
 
 >>> from regard import positions
 >>> positions.create("sinusoidal", width=20)
-Sinusoidal()
+Sinusoidal(width=20, base=10000.0)
 """
 
 from regard.family import Family

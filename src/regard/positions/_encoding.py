@@ -74,6 +74,11 @@ class Encoding(nn.Module):
 
     places: ClassVar[frozenset[str]] = frozenset()
 
+    def extra_repr(self) -> str:
+        """The settings, for printing."""
+        settings = {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        return ", ".join(f"{k}={v!r}" for k, v in settings.items() if k != "training")
+
     def forward(
         self,
         x: Float[Tensor, "batch tokens width"],
@@ -116,6 +121,7 @@ def token_positions(
             f"positions of shape {tuple(positions.shape)} do not fit {batch} texts of {tokens} "
             f"tokens; give ({tokens},), the same for every text, or ({batch}, {tokens})"
         )
+    positions = positions.to(device, torch.long)
     return positions if positions.ndim == 2 else positions[None]
 
 

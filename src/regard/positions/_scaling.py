@@ -24,9 +24,15 @@ class Unscaled:
     by_length: ClassVar[bool] = False
 
     def __post_init__(self):
-        for name, least in (("factor", 1), ("trained_length", 1), ("share", 0)):
-            if hasattr(self, name):
-                check_at_least(name, getattr(self, name), least)
+        settings = vars(self)
+        for name, least in (("factor", 1), ("trained_length", 2), ("share", 0)):
+            if name in settings:
+                check_at_least(name, settings[name], least)
+        if "fast" in settings and not settings["fast"] > settings["slow"]:
+            raise OptionError(
+                f"fast must be more turns than slow, got fast={settings['fast']}, "
+                f"slow={settings['slow']}"
+            )
 
     @property
     def multiplier(self) -> float | int:

@@ -58,6 +58,7 @@ class Rotary(Encoding):
     ):
         super().__init__()
         check_at_least("head_width", head_width, 2)
+        check_at_least("base", base, 2)
         if layout not in LAYOUTS:
             raise unknown_name("rotary layout", layout, LAYOUTS)
         rotated_width = head_width if rotated_width is None else rotated_width

@@ -37,6 +37,7 @@ class Sinusoidal(Encoding):
     def __init__(self, width: int, base: float | int = 10000.0):
         super().__init__()
         check_at_least("width", width, 1)
+        check_at_least("base", base, 2)
         self.width = width
         self.base = base
 
