@@ -63,7 +63,7 @@ def test_rows_sum_to_one_even_where_a_token_attends_nowhere():
 
 
 def test_what_it_is_not_for():
-    with pytest.raises(OptionError, match="this trace is of cross-attention: use trace.parts"):
+    with pytest.raises(OptionError, match=r"this trace is of cross-attention: use trace.parts"):
         rollout(trace_of(4, None, keys=6))
     with pytest.raises(OptionError, match=r"layer 3 is asked for; the model has layers 0 … 2"):
         rollout(trace_of(4, None), layer=3)

@@ -98,6 +98,24 @@ def watching(model: nn.Module) -> Iterator[Watch]:
         yield watch
 
 
+@contextmanager
+def around(
+    model: nn.Module, wrap: Callable[[nn.Module, Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Run ``wrap(module, function)`` for every attention of `model` until the context ends.
+
+    `function` is what would have run; edits stand here. Only this thread is affected.
+    """
+    if getattr(_local, "wrap", None) is not None:
+        raise OptionError("the attention of this thread is edited already; edits do not nest")
+    with ExitStack() as stack:
+        _local.wrap = wrap
+        stack.callback(setattr, _local, "wrap", None)
+        for table in {id(home): home for home in map(_home, model.modules())}.values():
+            _stand_in(table, stack)
+        yield
+
+
 def _home(module: nn.Module) -> dict[str, Any]:
     """The global names that a module's forward sees."""
     for cls in type(module).__mro__:
@@ -199,6 +217,8 @@ def _capturing(function: Callable[..., Any] | None) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         run = function or _home(module)["eager_attention_forward"]
+        if (wrap := getattr(_local, "wrap", None)) is not None:
+            run = wrap(module, run)
         watch = current()
         if watch is None or id(module) not in watch.names:
             return run(module, query, key, value, attention_mask, *args, **kwargs)
