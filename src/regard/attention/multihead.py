@@ -117,9 +117,9 @@ class MultiHeadAttention(nn.Module):
 
     def forward(
         self,
-        query: Float[Tensor, "batch q_tokens width"],
-        key: Float[Tensor, "batch k_tokens key_width"] | None = None,
-        value: Float[Tensor, "batch k_tokens value_width"] | None = None,
+        query: Float[Tensor, "batch q_tokens width"] | Tensor,
+        key: Float[Tensor, "batch k_tokens key_width"] | Tensor | None = None,
+        value: Float[Tensor, "batch k_tokens value_width"] | Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
         bias: Any = None,

@@ -59,8 +59,11 @@ def explain(call: Call, path: str = "auto") -> Explanation:
             answers[name] = f"leaves it: {decline}"
     chosen = choose(call, path)
     name = next(n for n in names() if family.get(n) is type(chosen))
-    reason = "asked for" if path != "auto" else "the first in order of preference that can"
-    others = {n: answers.get(n, "comes later") for n in _preferred() if n != name}
+    if path == "auto":
+        reason, rest = "the first in order of preference that can", "comes later"
+    else:
+        reason, rest = "asked for", "can, but was not asked for"
+    others = {n: answers.get(n, rest) for n in _preferred() if n != name}
     return Explanation(name, reason, others)
 
 
