@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,10 @@ class EncodedCorpus:
     `ids` (int32) and `offsets` (int64, one more than paragraphs) are memory-mapped, read-only.
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: dict[str, Any], vocabulary: Vocabulary) -> None:
         """What `open` and `build` call."""
         self.folder = folder
+        self.vocabulary = vocabulary
         self._about = about
         self.ids = _map(folder / IDS, np.int32, about["tokens"])
         self.offsets = _map(folder / OFFSETS, np.int64, about["paragraphs"] + 1)
@@ -89,14 +91,13 @@ class EncodedCorpus:
         }
         fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         lasting = before is not None and None not in before
-        if lasting and _fingerprint_of(folder) == fingerprint:
-            return cls.open(folder)
+        if lasting and (there := _opened(folder, fingerprint)) is not None:
+            return there
         if sources is not None:
             texts = (part for one in sources for part in parts(one, column, errors, encoding))
         else:
             texts = chunked(source)  # type: ignore[arg-type]
-        with new_folder(folder) as new:
-            spools = _Spools(new)
+        with new_folder(folder) as new, _Spools(new) as spools:
             census = _count(texts, segmenter, spools, threads or min(_cores(), 8))
             tokens, counts, numbers = census.total()
             if vocabulary is None:
@@ -119,8 +120,12 @@ class EncodedCorpus:
                 "segmenter": segmenter.settings(new),
             }
             (new / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n")
-            publish(new, folder, lambda old: lasting and _fingerprint_of(old) == fingerprint, FILES)
-        return cls.open(folder)
+            made = cls(new, about, vocabulary)
+            publish(
+                new, folder, lambda old: lasting and _opened(old, fingerprint) is not None, FILES
+            )
+        made.folder = folder
+        return made
 
     @classmethod
     def open(cls, folder: str | Path) -> "EncodedCorpus":
@@ -133,7 +138,7 @@ class EncodedCorpus:
                     f"{folder} has format {about['format']}, this version reads {FORMAT}; "
                     "encode the text again"
                 )
-            return cls(folder, about)
+            return cls(folder, about, Vocabulary.load(folder / VOCABULARY))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise StorageError(f"{folder} is no encoded corpus: {ABOUT}: {reason}") from None
@@ -141,11 +146,6 @@ class EncodedCorpus:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{folder} is no encoded corpus: {ABOUT}: {error}") from None
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens that the ids stand for."""
-        return Vocabulary.load(self.folder / VOCABULARY)
 
     @cached_property
     def segmenter(self) -> Segmenter:
@@ -190,11 +190,13 @@ def _stamp(source: Source) -> list[Any] | None:
     return [str(source.path.resolve()), status.st_size, status.st_mtime_ns]
 
 
-def _fingerprint_of(folder: Path) -> str | None:
-    try:
-        return EncodedCorpus.open(folder)._about["fingerprint"]
-    except (DataError, StorageError, KeyError):
-        return None
+def _opened(folder: Path, fingerprint: str) -> EncodedCorpus | None:
+    """The corpus in `folder` if it is whole and has that fingerprint."""
+    with suppress(DataError, StorageError):
+        corpus = EncodedCorpus.open(folder)
+        if corpus._about.get("fingerprint") == fingerprint:
+            return corpus
+    return None
 
 
 def _cores() -> int:
@@ -221,20 +223,28 @@ class _Spool:
 
     def drain(self) -> Iterator[np.ndarray]:
         """The arrays; afterwards the file is gone."""
-        self._file.close()
+        self._file.flush()
         with open(self._path, "rb") as file:
             for size in self._sizes:
                 yield np.fromfile(file, self._dtype, size)
         self._path.unlink()
 
+    def __enter__(self) -> "_Spool":
+        return self
 
-class _Spools:
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # a full disk was reported where it was met
+            self._file.close()
+
+
+class _Spools(ExitStack):
     """What is known of the text before its vocabulary is, in files of the new folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.codes = _Spool(folder / "codes.tmp", np.int32)
-        self.lengths = _Spool(folder / "lengths.tmp", np.int64)
-        self.numbers = _Spool(folder / "numbers.tmp", np.int32)
+        super().__init__()
+        self.codes = self.enter_context(_Spool(folder / "codes.tmp", np.int32))
+        self.lengths = self.enter_context(_Spool(folder / "lengths.tmp", np.int64))
+        self.numbers = self.enter_context(_Spool(folder / "numbers.tmp", np.int32))
 
 
 def _count(

@@ -141,7 +141,7 @@ def _spread(entries: pa.Array) -> np.ndarray:
             return np.zeros(0, np.uint64)
         windows = _windows(entries.buffers()[2])
         keys = windows[bounds[:-1]] + _MIX * windows[bounds[1:] - 8]
-    return (keys * _MIX) >> np.uint64(40)
+    return ((keys ^ (keys >> np.uint64(29))) * _MIX) >> np.uint64(60)
 
 
 def _windows(data: bytes | pa.Buffer) -> np.ndarray:
