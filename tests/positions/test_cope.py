@@ -99,3 +99,15 @@ def test_gates_are_summed_in_float32_for_bfloat16():
     # stop at 256.
     size = 8 * cope.vectors.abs().max() / math.sqrt(HEAD_WIDTH)
     assert (low - exact).abs().max() < size * 2**-8
+
+
+def test_query_heads_share_key_heads_in_turn():
+    # head h reads key head h // 2
+    cope = made()
+    q, k = torch.randn(1, 2 * HEADS, 5, HEAD_WIDTH).double(), torch.randn(1, HEADS, 5, HEAD_WIDTH)
+    places = torch.arange(5)
+    grouped = cope.bias(places, places)(q, k.double(), places, places)
+    for head in range(2 * HEADS):
+        one, its_key = q[:, head : head + 1], k[:, head // 2 : head // 2 + 1].double()
+        alone = cope.bias(places, places)(one, its_key, places, places)
+        torch.testing.assert_close(grouped[:, head], alone[:, 0])
