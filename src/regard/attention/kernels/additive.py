@@ -274,7 +274,7 @@ class AdditiveScores:
             rectangle.batch.start,
             rectangle.cols.start,
         )
-        self.a_slopes[rectangle.batch, :, rectangle.rows] = a_slopes.sum(2).transpose(2, 3)
+        self.a_slopes[rectangle.batch, :, rectangle.rows] += a_slopes.sum(2).transpose(2, 3)
         self.w_slopes += w_slopes.double().sum((0, 2))
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """The loop over blocks of rows: scores, bias table, mask, softmax, dropout, values; and back.
 
-Only what is O(T) outlives a block: query, key, value, output and each row's log-sum-exp. Backward
-makes the weights again from these.
+Only what is O(T) outlives a block: query, key, value, and two numbers a row.
+Backward makes the weights again from these.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from regard.attention import rows
 from regard.attention.bias import RelativeBias
@@ -18,6 +17,7 @@ from regard.attention.dropout import keep
 from regard.attention.kernels.softmax import ROWS_A_TASK, slope, tasks, weigh
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
+from regard.errors import RegardError
 
 # A block has so many rows, fewer if its scores were more numbers than the budget.
 _ROWS, _FEWEST_ROWS, _BUDGET = 128, 16, 2**20
@@ -57,6 +57,8 @@ def refuses(call: Call) -> str | None:
         return "the bias is not one table over offsets"
     if call.biases and not call.in_order and bool((call.key_positions.diff(dim=-1) != 1).any()):
         return "the bias reads a table over offsets, and key positions are not consecutive"
+    if not all(call.sizes):
+        return "there is nothing to attend to, or nobody to attend"
     return None
 
 
@@ -85,14 +87,15 @@ class Fused(torch.autograd.Function):
         scores_of: Scores = kind(query, key, parameter)
         batch, heads, q_tokens, _ = call.sizes
         output = value.new_zeros(batch, heads, q_tokens, value.shape[-1])
-        logsumexp = value.new_full((batch, heads, q_tokens), -torch.inf)
+        # The rows' largest scores and sums of powers, to make the very same weights again.
+        statistics = value.new_zeros(2, batch, heads, q_tokens)
         line, starts = _table_lines(call, table, lowest)
         with Threads() as threads:
             for rectangle, (weights,) in _blocks(call, scratches=1):
                 scores_of.fill(threads, weights, rectangle)
-                sums = torch.empty(weights.shape[:3])
+                sums = torch.empty(2, *weights.shape[:3])
                 _weigh(threads, call, rectangle, weights, sums, line, starts, known=False)
-                logsumexp[rectangle.batch, :, rectangle.rows] = sums
+                statistics[:, rectangle.batch, :, rectangle.rows] = sums
                 kept = _kept(call, rectangle)
                 if kept is not None:
                     weights *= kept
@@ -100,22 +103,25 @@ class Fused(torch.autograd.Function):
                     weights.flatten(0, 1), value[rectangle.batch].flatten(0, 1)[:, rectangle.cols]
                 )
                 output[rectangle.batch, :, rectangle.rows] = mixed.unflatten(0, (-1, heads))
-        ctx.save_for_backward(query, key, value, parameter, table, output, logsumexp)
+        ctx.save_for_backward(query, key, value, parameter, table, statistics)
         ctx.call, ctx.kind, ctx.lowest = call, kind, lowest
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, output_slopes: Tensor
     ) -> tuple[Tensor | None, ...]:
         """Block by block: weights again, gradients of scores, of everything else."""
-        query, key, value, parameter, table, output, logsumexp = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            raise RegardError(
+                "the kernels have gradients of first order only, and create_graph=True asks for "
+                'more; pass path="reference"'
+            )
+        query, key, value, parameter, table, statistics = ctx.saved_tensors
         call: Call = ctx.call
         scores_of: Scores = ctx.kind(query, key, parameter)
         scores_of.start_gradients()
         output_slopes = output_slopes.contiguous()
-        balance = (output * output_slopes).sum(-1)
         value_slopes = torch.zeros_like(value)
         line, starts = _table_lines(call, table, ctx.lowest)
         table_slopes = torch.zeros(call.sizes[0], -(-_ROWS // ROWS_A_TASK), *line.shape)
@@ -123,7 +129,7 @@ class Fused(torch.autograd.Function):
             for rectangle, (weights, slopes) in _blocks(call, scratches=2):
                 part = rectangle.batch, slice(None), rectangle.rows
                 scores_of.fill(threads, weights, rectangle)
-                sums = logsumexp[part].contiguous()
+                sums = statistics[:, *part].contiguous()
                 _weigh(threads, call, rectangle, weights, sums, line, starts, known=True)
                 out = output_slopes[part].flatten(0, 1)
                 torch.bmm(
@@ -139,7 +145,6 @@ class Fused(torch.autograd.Function):
                     tasks(weights),
                     weights.numpy(),
                     slopes.numpy(),
-                    balance[part].contiguous().numpy(),
                     table_slopes[rectangle.batch].numpy(),
                     _starts(starts, rectangle),
                 )
@@ -236,7 +241,7 @@ def _weigh(
         weigh,
         tasks(weights),
         weights.numpy(),
-        sums.numpy(),
+        *sums.numpy(),
         seen.numpy(),
         line.numpy(),
         _starts(starts, rectangle),
