@@ -159,3 +159,73 @@ def trained_folder():
         return folder
 
     return find
+
+
+SENTENCES = [
+    "the quick brown fox jumps over the lazy dog",
+    "a stitch in time saves nine and then some",
+    "我喜欢吃洋葱",
+    "我真的不喜欢吃洋葱",
+    "北京的天气很好",
+]
+
+
+def byte_level():
+    """A byte-level tokenizer with so few merges that Chinese and emoji fall to pieces."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<pad>", "<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(SENTENCES[:2], trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
+
+
+def wordpiece():
+    """A BERT-like tokenizer: [CLS] a [SEP] b [SEP]."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(set("".join(SENTENCES)) - {" "})
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "fox", "jump", "##s", "lazy", "dog"]
+    vocabulary = {w: i for i, w in enumerate(dict.fromkeys([*words, *letters]))}
+    vocabulary |= {f"##{c}": len(vocabulary) + i for i, c in enumerate(letters) if c != "s"}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        unk_token="[UNK]",
+    )
+
+
+@pytest.fixture
+def bytes_tokenizer():
+    """A byte-level tokenizer made on the spot."""
+    pytest.importorskip("transformers")
+    return byte_level()
+
+
+@pytest.fixture
+def words_tokenizer():
+    """A WordPiece tokenizer made on the spot."""
+    pytest.importorskip("transformers")
+    return wordpiece()

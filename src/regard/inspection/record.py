@@ -166,9 +166,18 @@ class AttentionRecord:
         """`log_sum_exp` of one head."""
         self._require_softmax("log_sum_exp")
         if head not in self.known_log_sum_exp:
-            parts = [self._row_log_sum_exp(head, block) for block in self.row_blocks()]
+            parts = [self.block_log_sum_exp(head, block) for block in self.row_blocks()]
             self.known_log_sum_exp[head] = torch.cat(parts).float()
         return self.known_log_sum_exp[head]
+
+    def block_log_sum_exp(self, head: int, rows: slice) -> Float[Tensor, " q_rows"]:
+        """`log_sum_exp` of some rows, computed anew in the record's own precision."""
+        self._require_softmax("log_sum_exp")
+        scores = self.scores(head, rows)
+        if self.sinks is not None:
+            sink = self.sinks[head].detach().to(scores.dtype).expand(scores.shape[0], 1)
+            scores = torch.cat([scores, sink], 1)
+        return scores.logsumexp(1)
 
     def row_blocks(self, size: int = BLOCK) -> list[slice]:
         """All rows in slices of at most `size` scores each, at least one row."""
@@ -216,6 +225,15 @@ class AttentionRecord:
             return None
         blocks = self._blocks(rows, cols)
         return _join([[self._bias(head, r) for r in line] for line in blocks])
+
+    @torch.no_grad()
+    def raw_scores(
+        self, head: int, rows: Span = None, cols: Span = None
+    ) -> Float[Tensor, "q_rows k_cols"]:
+        """Scores alone: scaled, without bias, cap and mask."""
+        bare = replace(self, call=replace(self.call, mask=None, biases=()))
+        blocks = self._blocks(rows, cols)
+        return _join([[bare._uncapped(head, r) for r in line] for line in blocks])
 
     def scores(
         self, head: int, rows: Span = None, cols: Span = None
@@ -334,13 +352,6 @@ class AttentionRecord:
         return (
             scores if may is None else scores.masked_fill(~_pick(may, head, rectangle), -torch.inf)
         )
-
-    def _row_log_sum_exp(self, head: int, block: slice) -> Tensor:
-        scores = self.scores(head, block)
-        if self.sinks is not None:
-            sink = self.sinks[head].detach().to(scores.dtype).expand(scores.shape[0], 1)
-            scores = torch.cat([scores, sink], 1)
-        return scores.logsumexp(1)
 
     @torch.no_grad()
     def _whole_rows(self, head: int, rows: slice) -> Tensor:

@@ -48,8 +48,12 @@ def _record(
     spans = _spans(steps)
     q_tokens, k_tokens = spans[-1][0].stop, max(cols.stop for _, cols in spans)
     key = (*(id(x) for step in steps for x in (step.mask, step.bias)), int(first.causal))
+    row_index = torch.arange(q_tokens, device=first.q.device) if rows is None else rows
+    col_index = torch.arange(k_tokens, device=first.q.device) if cols is None else cols
     if key not in known:
-        known[key] = _rules(steps, spans, item, q_tokens, k_tokens)
+        mask, biases = _rules(steps, spans, item, q_tokens, k_tokens)
+        biases = [recover.trim_bias(bias, row_index, col_index) for bias in biases]
+        known[key] = recover.trim(mask, row_index, col_index), biases
     mask, biases = known[key]
 
     def join(parts: list[Tensor], keep: Tensor | None) -> Tensor:
@@ -67,10 +71,6 @@ def _record(
 
     q = join([step.q for step in steps], rows)
     k, v = join(new_keys("k"), cols), join(new_keys("v"), cols)
-    row_index = torch.arange(q_tokens, device=q.device) if rows is None else rows
-    col_index = torch.arange(k_tokens, device=q.device) if cols is None else cols
-    mask = recover.trim(mask, row_index, col_index)
-    biases = [recover.trim_bias(bias, row_index, col_index) for bias in biases]
     turned = all(step.q_unrotated is not None for step in steps)
     sums = [step.log_sum_exp for step in steps]
     lse: dict[int, Tensor] = {}
@@ -145,14 +145,11 @@ def _rules(
     if all(step.mask is not None for step in steps):
         mask, added = recover.mask(pieces("mask"), q_tokens, k_tokens)
         biases += [added] if added is not None else []
-    elif any(step.mask is not None for step in steps):
-        mask, added = recover.mask(
-            [_dense(step, item, *span) for step, span in zip(steps, spans, strict=True)],
-            q_tokens,
-            k_tokens,
-        )
+    elif any(step.mask is not None for step in steps) or any(cols.start for _, cols in spans):
+        made = [_dense(step, item, *span) for step, span in zip(steps, spans, strict=True)]
+        mask, added = recover.mask(made, q_tokens, k_tokens)
         biases += [added] if added is not None else []
-    elif (len(steps) > 1 and steps[0].kind != "cross") or steps[0].causal:
+    elif steps[0].causal or (len(steps) > 1 and steps[0].kind != "cross"):
         mask = Causal()
     if all(step.bias is not None for step in steps):
         found = recover.bias(pieces("bias"), q_tokens, k_tokens)

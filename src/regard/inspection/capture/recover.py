@@ -146,7 +146,7 @@ def bias(pieces: list[Piece], q_tokens: int, k_tokens: int) -> Bias | None:
         return None
     return (
         _key_bias(pieces, k_tokens)
-        or _offset_table(pieces)
+        or _offset_table(pieces, q_tokens, k_tokens)
         or DenseBias(_assemble(pieces, q_tokens, k_tokens, lambda x: x)[None])
     )
 
@@ -164,10 +164,9 @@ def _key_bias(pieces: list[Piece], k_tokens: int) -> DenseBias | None:
     return DenseBias(whole[None].clone())
 
 
-def _offset_table(pieces: list[Piece]) -> RelativeBias | None:
-    """The same for every pair of one offset, as in T5."""
-    lowest = min(p.cols.start - p.rows.stop + 1 for p in pieces)
-    highest = max(p.cols.stop - 1 - p.rows.start for p in pieces)
+def _offset_table(pieces: list[Piece], q_tokens: int, k_tokens: int) -> RelativeBias | None:
+    """The same for every pair of one offset, as in T5; 0 for offsets that no step has seen."""
+    lowest, highest = 1 - q_tokens, k_tokens - 1
     heads, device = pieces[0].values.shape[0], pieces[0].values.device
     table = torch.zeros(heads, highest - lowest + 1, dtype=pieces[0].values.dtype, device=device)
     for check in (False, True):
