@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.vectors.word_vectors import Neighbor, WordVectors
 
 app = App(name="vectors", help="Train word vectors, ask them, judge them, convert their files.")
+app.command("regard.cli._vectors_train:train", name="train")
 
 
 @app.command
@@ -45,7 +46,7 @@ def nearest(
     limit
         Read this many of the first rows only.
     """
-    vectors = _load(file, limit=limit)
+    vectors = load_vectors(file, limit=limit)
     found = cast("list[list[Neighbor]]", vectors.nearest(words, top=top, restrict=restrict))
     for word, neighbors in zip(words, found, strict=True):
         _print_neighbors(word, neighbors)
@@ -82,7 +83,7 @@ def analogy(
     limit
         Read this many of the first rows only.
     """
-    vectors = _load(file, limit=limit)
+    vectors = load_vectors(file, limit=limit)
     answers = vectors.analogy(a, b, c, top=top, restrict=restrict)
     _print_neighbors(f"{a} : {b} = {c} : ?", answers)
 
@@ -125,7 +126,9 @@ def convert(
     save_counts
         A file to write ``word count`` lines to.
     """
-    vectors = _load(source, format=from_, limit=limit, errors=errors, dtype=dtype, counts=counts)
+    vectors = load_vectors(
+        source, format=from_, limit=limit, errors=errors, dtype=dtype, counts=counts
+    )
     vectors.save(target, format=to, dtype=dtype, counts=save_counts)
     Console().print(Text(f"{target}: {len(vectors)} words x {vectors.size}"), soft_wrap=True)
 
@@ -174,7 +177,7 @@ def evaluate(
     if not paths:
         raise OptionError("no set to evaluate on: name files, or give --chinese")
     kinds = [evaluation.kind_of_set(path, encoding) for path in paths]
-    vectors = _load(file, limit=limit)
+    vectors = load_vectors(file, limit=limit)
     judged = [path for path, kind in zip(paths, kinds, strict=True) if kind == "similarity"]
     solved = [path for path, kind in zip(paths, kinds, strict=True) if kind == "analogies"]
     if judged:
@@ -232,7 +235,8 @@ def _print_neighbors(title: str, neighbors: list[Neighbor]) -> None:
     Console().print(table)
 
 
-def _load(file: Path, **options: Any) -> WordVectors:
+def load_vectors(file: Path, **options: Any) -> WordVectors:
+    """The vectors in `file`; what is amiss but bearable is told on standard error."""
     from regard.vectors.word_vectors import WordVectors
 
     with _plain_warnings():
