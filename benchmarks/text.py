@@ -99,7 +99,7 @@ def compare(path: Path, rounds: int, folder: Path) -> None:
 def memory(gigabytes: float, folder: Path) -> None:
     """Peak memory of encoding a file of that size in a fresh process."""
     path = folder / "zipf.txt"
-    words = int(gigabytes * 1e9 / 5.36)
+    words = int(gigabytes * 1e9 / 3.9)
     write_zipf(path, words, types=3_000_000)
     program = (
         "import resource, sys; from regard.text import EncodedCorpus;"

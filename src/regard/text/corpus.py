@@ -44,8 +44,8 @@ class EncodedCorpus:
         self.folder = folder
         self.vocabulary = vocabulary
         self._about = about
-        self.ids = _map(folder / IDS, np.int32, about["tokens"])
-        self.offsets = _map(folder / OFFSETS, np.int64, about["paragraphs"] + 1)
+        self.ids = _map(folder / IDS, "<i4", about["tokens"])
+        self.offsets = _map(folder / OFFSETS, "<i8", about["paragraphs"] + 1)
 
     @classmethod
     def build(
@@ -169,7 +169,7 @@ class EncodedCorpus:
         return f"EncodedCorpus({len(self):,} paragraphs, {len(self.ids):,} tokens)"
 
 
-def _map(path: Path, dtype: type[np.generic], length: int) -> np.memmap:
+def _map(path: Path, dtype: str, length: int) -> np.memmap:
     size = path.stat().st_size
     if size != length * np.dtype(dtype).itemsize:
         raise DataError(
@@ -214,7 +214,7 @@ class _Spool:
         self._sizes: list[int] = []
 
     def add(self, array: np.ndarray) -> None:
-        self._file.write(np.ascontiguousarray(array, self._dtype))
+        self._file.write(np.ascontiguousarray(array, self._dtype).data)
         self._sizes.append(len(array))
 
     def extend(self, arrays: Iterable[np.ndarray]) -> None:
@@ -287,14 +287,14 @@ def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray) -> dict[str, in
     every = (spools.codes, spools.lengths, spools.numbers)
     drained = zip(*(spool.drain() for spool in every), strict=True)
     with open(folder / IDS, "wb") as ids_file, open(folder / OFFSETS, "wb") as offsets_file:
-        offsets_file.write(np.zeros(1, np.int64))
+        offsets_file.write(bytes(8))
         for codes, lengths, numbers in drained:
             ids, ends = id_of[numbers][codes], np.cumsum(lengths)
             kept = ids >= 0
             if not kept.all():
                 ids, ends = ids[kept], np.concatenate([[0], np.cumsum(kept)])[ends]
-            ids_file.write(ids.astype("<i4", copy=False))
-            offsets_file.write((ends + tokens).astype("<i8", copy=False))
+            ids_file.write(ids.astype("<i4", copy=False).data)
+            offsets_file.write((ends + tokens).astype("<i8", copy=False).data)
             tokens += len(ids)
             paragraphs += len(lengths)
     return {"tokens": tokens, "paragraphs": paragraphs}

@@ -1,5 +1,8 @@
 """The tokens a model knows, each with its id: special tokens first, then the most frequent."""
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported.
+
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

@@ -135,7 +135,7 @@ class Subword(Segmenter):
         return super().settings() | {"file": FILE}
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], folder: Path | None = None) -> "Subword":
+    def from_settings(cls, settings: dict[str, Any], folder: Path | None = None) -> Segmenter:
         """The segmenter that `settings` describe, read from the file that they name."""
         if "file" not in settings:
             return super().from_settings(settings, folder)
@@ -150,7 +150,8 @@ class Subword(Segmenter):
         tokenizer = Tokenizer.from_str(model)
         tokenizer.encode_special_tokens = True  # "<unk>" in a text is text
         self._tokenizer, self._model = tokenizer, model
-        pieces = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+        number_of = tokenizer.get_vocab()
+        pieces = sorted(number_of, key=number_of.__getitem__)
         self._names = [piece if piece == UNKNOWN else self.shown(piece) for piece in pieces]
 
     def _trained(self) -> Tokenizer:

@@ -1,5 +1,8 @@
 """Tokens between white space, as `str.split` finds them."""
 
+# pyright: reportAttributeAccessIssue=false
+# pyarrow.compute makes its functions when it is imported.
+
 from collections.abc import Sequence
 
 import numpy as np
