@@ -13,6 +13,9 @@ from regard.family import Family
 family: Family[Normalizer] = Family("normalizer", __name__)
 names = family.names
 
+_PLAIN: dict[str, Normalizer] = {}
+"""Normalizers without options, made once: calls name them often."""
+
 
 def create(name: str, **settings: Any) -> Normalizer:
     """Make the normalizer called `name`."""
@@ -28,7 +31,9 @@ def resolve(normalizer: object) -> Normalizer:
             f"normalizer must be a name or a Normalizer, not {type(normalizer).__name__}; "
             f"known names: {', '.join(names())}"
         )
-    return family.create(normalizer)
+    if normalizer not in _PLAIN:
+        _PLAIN[normalizer] = family.create(normalizer)
+    return _PLAIN[normalizer]
 
 
 __all__ = ["Normalizer", "create", "family", "names", "resolve"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from regard.attention.call import Call
 from regard.attention.paths._path import Path
-from regard.errors import OptionError
+from regard.errors import OptionError, unknown_name
 from regard.family import Family
 
 family: Family[Path] = Family("path", __name__)
@@ -33,43 +33,52 @@ class Explanation:
 
 def choose(call: Call, path: str = "auto") -> Path:
     """The path to run; `OptionError` if the one asked for is unknown or refuses the call."""
+    known = _known()
     if path != "auto":
-        chosen = family.create(path)
-        if reason := chosen.refuses(call):
+        if path not in known:
+            raise unknown_name("path", path, ["auto", *known])
+        if reason := known[path].refuses(call):
             raise OptionError(
                 f"path {path!r} cannot compute this call: {reason}; "
                 'path="auto" chooses one that can'
             )
-        return chosen
-    for name in _preferred():
-        chosen = family.create(name)
-        if chosen.refuses(call) is None and chosen.declines(call) is None:
-            return chosen
-    return family.create("reference")
+        return known[path]
+    for one in known.values():
+        if one.refuses(call) is None and one.declines(call) is None:
+            return one
+    return known["reference"]
 
 
 def explain(call: Call, path: str = "auto") -> Explanation:
     """Which path `choose` takes, why, and why not the others."""
-    answers = {}
-    for name in _preferred():
-        one = family.create(name)
-        if refusal := one.refuses(call):
-            answers[name] = f"cannot: {refusal}"
-        elif decline := one.declines(call):
-            answers[name] = f"leaves it: {decline}"
     chosen = choose(call, path)
-    name = next(n for n in names() if family.get(n) is type(chosen))
     if path == "auto":
         reason, rest = "the first in order of preference that can", "comes later"
     else:
         reason, rest = "asked for", "can, but was not asked for"
-    others = {n: answers.get(n, rest) for n in _preferred() if n != name}
-    return Explanation(name, reason, others)
+    others = {}
+    for name, one in _known().items():
+        if one is chosen:
+            path = name
+        elif refusal := one.refuses(call):
+            others[name] = f"cannot: {refusal}"
+        elif decline := one.declines(call):
+            others[name] = f"leaves it: {decline}"
+        else:
+            others[name] = rest
+    return Explanation(path, reason, others)
 
 
-def _preferred() -> list[str]:
-    known = names()
-    return [n for n in PREFERENCE if n in known] + [n for n in known if n not in PREFERENCE]
+_KNOWN: dict[str, Path] = {}
+
+
+def _known() -> dict[str, Path]:
+    """Every path by name, in order of preference; made once, for they have no state."""
+    if not _KNOWN:
+        found = names()
+        order = [n for n in PREFERENCE if n in found] + [n for n in found if n not in PREFERENCE]
+        _KNOWN.update({name: family.create(name) for name in order})
+    return _KNOWN
 
 
 __all__ = ["PREFERENCE", "Call", "Explanation", "Path", "choose", "explain", "family", "names"]

@@ -41,7 +41,7 @@ class Blockwise(Path):
 
     def run(self, call: Call) -> Tensor:
         """The loop, with its own backward."""
-        return run_in_blocks(call, block_rows(call))
+        return run_in_blocks(call, block_rows(call))  # pyright: ignore[reportCallIssue]
 
 
 def block_rows(call: Call) -> int:

@@ -77,7 +77,7 @@ def causal_alone(call: Call) -> bool:
 def _tensor_bytes(call: Call) -> int:
     """The size of the mask and bias as one tensor, from one pair of each."""
     _, _, q_tokens, k_tokens = call.sizes
-    if q_tokens == 0 or k_tokens == 0:
+    if q_tokens == 0 or k_tokens == 0 or (call.mask is None and not call.biases):
         return 0
     pair = call.rectangle(slice(0, 1), slice(0, 1))
     shapes = [b.values(pair, call.query[:, :, :1], call.key[:, :, :1]).shape for b in call.biases]

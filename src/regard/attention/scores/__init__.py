@@ -13,6 +13,9 @@ from regard.family import Family
 family: Family[Score] = Family("score", __name__)
 names = family.names
 
+_UNLEARNED: dict[str, Score] = {}
+"""Scores without parameters, made once: calls name them often."""
+
 
 def create(name: str, **settings: Any) -> Score:
     """Make the score called `name`; every score takes `heads` and `head_width`."""
@@ -28,12 +31,14 @@ def resolve(score: object) -> Score:
             f"score must be a name or a Score, not {type(score).__name__}; "
             f"known names: {', '.join(names())}"
         )
-    if family.get(score).learned:
+    if score not in _UNLEARNED and family.get(score).learned:
         raise OptionError(
             f"score {score!r} has parameters to learn, so a name is not enough: create it once, "
             f"score = scores.create({score!r}, heads=…, head_width=…), and pass score=score"
         )
-    return family.create(score)
+    if score not in _UNLEARNED:
+        _UNLEARNED[score] = family.create(score)
+    return _UNLEARNED[score]
 
 
 __all__ = ["Dot", "Score", "Tanh", "create", "family", "names", "resolve"]
