@@ -5,6 +5,7 @@ q, k, v and a number a row are kept, O(T·d) a head; any rectangle of weights is
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from regard.inspection.verify import Verification, verify
 
 if TYPE_CHECKING:
     from regard.inspection.arithmetic import Arithmetic
+    from regard.inspection.atlas import Atlas, Link, Tile
+    from regard.inspection.summary import Summary
     from regard.inspection.units import Units
 
 
@@ -249,6 +252,61 @@ class Trace:
         from regard.inspection.units import Units
 
         return Units(self, kind, special=special, renormalize=renormalize)
+
+    @cached_property
+    def atlas(self) -> "Atlas":
+        """Exact maps at any length; grids are kept beside the file of a saved trace."""
+        from regard.inspection.atlas import Atlas
+
+        special = {i for i, token in enumerate(self.key_tokens) if token.special}
+        folder = self.path and self.path.with_name(f"{self.path.name}.grids") / self.part
+        return Atlas(self.records, sinks=sorted({0, *special}), folder=folder)
+
+    def tile(
+        self,
+        layer: int,
+        head: int,
+        pool: int,
+        row: int,
+        col: int,
+        stat: str = "max",
+        *,
+        wait: bool = True,
+    ) -> "Tile":
+        """256×256 pixels, each pooling pool×pool weights by max, mean or sum; see `Atlas.tile`."""
+        return self.atlas.tile(layer, head, pool, row, col, stat, wait=wait)
+
+    def strongest(
+        self,
+        layer: int,
+        head: int,
+        n: int = 10,
+        *,
+        exclude_diagonal: bool = False,
+        exclude_sinks: bool = False,
+    ) -> "list[Link]":
+        """The n largest weights of a head, exact; sinks are the first and the special tokens."""
+        return self.atlas.strongest(
+            layer, head, n, exclude_diagonal=exclude_diagonal, exclude_sinks=exclude_sinks
+        )
+
+    def summary(
+        self,
+        measures: Sequence[str] | None = None,
+        heads: Sequence[tuple[int, int]] | None = None,
+    ) -> "Summary":
+        """What each head does: a table with one row a head and one column a measure."""
+        from regard.inspection.summary import summarize
+
+        return summarize(self, measures, heads)
+
+    def rollout(
+        self, rows: Span = None, layer: int | None = None
+    ) -> Float[Tensor, "rows k_tokens"]:
+        """How much of each token arrives at these tokens through all layers."""
+        from regard.inspection.rollout import rollout
+
+        return rollout(self, rows, layer)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, which appears whole or not at all."""

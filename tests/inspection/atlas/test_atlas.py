@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from regard.errors import OptionError, StorageError
+from regard.errors import OptionError
 from regard.inspection.atlas import Atlas, Grid, GridBuild, GridQueue, Store, head_of, strongest
 
 
@@ -70,11 +70,15 @@ def test_grids_persist_beside_a_trace(record_of, tmp_path):
     assert not again.head(0, 1).lse.isnan().any()
 
 
-def test_a_grid_of_another_text(record_of, tmp_path):
-    Atlas([record_of("causal", 70, 70)], folder=tmp_path).grid(0, 1)
-    other = Atlas([record_of("causal", 71, 71)], folder=tmp_path)
-    with pytest.raises(StorageError, match="grid of 70 × 70 weights, but the head has 71 × 71"):
-        other.grid(0, 1)
+def test_a_grid_of_another_text_is_not_taken(record_of, tmp_path):
+    record = record_of("causal", 70, 70)
+    first = Atlas([record], folder=tmp_path).grid(0, 1)
+    record = record_of("causal", 70, 70)
+    record.call.query[0, 1, 50, 0] += 1
+    other = Atlas([record], folder=tmp_path)
+    assert other.ready(0, 1) == 0.0
+    assert not torch.equal(other.grid(0, 1).levels[0][1], first.levels[0][1])
+    assert Atlas([record], folder=tmp_path).ready(0, 1) == 1.0
 
 
 def test_strongest_leaves_sinks_out(record_of):

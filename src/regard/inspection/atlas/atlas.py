@@ -9,9 +9,12 @@ torch.Size([75, 75])
 """
 
 from collections.abc import Hashable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
-from regard.errors import OptionError, StorageError
+import torch
+
+from regard.errors import OptionError
 from regard.inspection.atlas.grid import Grid, GridBuild
 from regard.inspection.atlas.head import Head, head_of
 from regard.inspection.atlas.pooling import check_stat
@@ -144,18 +147,26 @@ class Atlas:
         path = self._path(layer, head)
         if kept is not None or path is None or not path.exists():
             return kept
-        grid, here = Grid.load(path), self.head(layer, head)
-        if (grid.queries, grid.keys) != (here.queries, here.keys):
-            raise StorageError(
-                f"{path} is the grid of {grid.queries:,} × {grid.keys:,} weights, but the head has "
-                f"{here.queries:,} × {here.keys:,}; remove it, or give the trace its own folder"
-            )
-        here.learn(grid.lse)
+        grid = Grid.load(path, self._mark(layer, head))
+        if grid is None:
+            return None
+        self.head(layer, head).learn(grid.lse)
         self.store.put(("grid", layer, head), grid, grid.nbytes)
         return grid
 
     def _path(self, layer: int, head: int) -> Path | None:
         return self.folder and self.folder / f"layer{layer:02d}-head{head:02d}.safetensors"
+
+    def _mark(self, layer: int, head: int) -> str:
+        """Differs where a head's numbers do, so that no grid is taken for that of another run."""
+        record = self._record(layer)
+        call = record.call
+        mark = blake2b(digest_size=16)
+        mark.update(repr((call.score, call.normalizer, call.mask, call.biases)).encode())
+        biases = [tensor for bias in call.biases for tensor in bias.tensors]
+        for tensor in (record.q[head], record.k[record.kv_head(head)], *biases):
+            mark.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        return mark.hexdigest()
 
     def _start(self, key: Hashable) -> GridBuild:
         return GridBuild(self.head(*key))  # pyright: ignore[reportGeneralTypeIssues]
@@ -164,5 +175,5 @@ class Atlas:
         layer, head = key  # pyright: ignore[reportGeneralTypeIssues]
         path = self._path(layer, head)
         if path is not None:
-            grid.save(path)
+            grid.save(path, self._mark(layer, head))
         self.store.put(("grid", layer, head), grid, grid.nbytes)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import OptionError, StorageError
@@ -71,8 +72,11 @@ class Grid:
             values /= counts(rows.stop - rows.start, cols.stop - cols.start, s).to(values.device)
         return Tile(values, s, row, col, stat, rows, cols)
 
-    def save(self, path: str | Path) -> None:
-        """The smallest pixels as safetensors; the levels above are pooled again when loaded."""
+    def save(self, path: str | Path, mark: str = "") -> None:
+        """The smallest pixels as safetensors; the levels above are pooled again when loaded.
+
+        `mark` tells whose grid it is, for `load`.
+        """
         path = Path(path)
         beside = path.with_name(f"{path.name}.{os.getpid()}.partial")
         largest, sums = self.levels[0]
@@ -81,7 +85,7 @@ class Grid:
         saved["sizes"] = torch.tensor([self.queries, self.keys])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(saved, beside)
+            save_file(saved, beside, {"mark": mark})
             with open(beside, "rb") as file:
                 os.fsync(file.fileno())
             beside.replace(path)
@@ -90,20 +94,17 @@ class Grid:
             raise StorageError(f"the grid cannot be written to {path}: {error}") from error
 
     @classmethod
-    def load(cls, path: str | Path) -> "Grid":
-        """A saved grid; `StorageError` if the file is none."""
+    def load(cls, path: str | Path, mark: str = "") -> "Grid | None":
+        """A saved grid, or None if it bears another mark; `StorageError` if the file is none."""
         try:
-            saved = load_file(path)
-            queries, keys = saved["sizes"].tolist()
-            largest, sums, lse = saved["max"], saved["sum"], saved["lse"]
-        except Exception as error:
+            with safe_open(path, "pt") as file:
+                if (file.metadata() or {}).get("mark") != mark:
+                    return None
+                queries, keys = file.get_tensor("sizes").tolist()
+                saved = [file.get_tensor(name) for name in ("max", "sum", "lse")]
+        except (OSError, SafetensorError, ValueError) as error:
             raise StorageError(f"{path} is not a saved grid: {error}") from error
-        if largest.shape != sums.shape or largest.shape != (-(-queries // BASE), -(-keys // BASE)):
-            raise StorageError(
-                f"{path} is not a saved grid: pixels {tuple(largest.shape)} and "
-                f"{tuple(sums.shape)} for {queries:,} × {keys:,} weights"
-            )
-        return cls(queries, keys, largest, sums, lse)
+        return cls(queries, keys, *saved)
 
 
 class GridBuild:
