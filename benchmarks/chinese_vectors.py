@@ -50,9 +50,10 @@ def main():
         corpus = EncodedCorpus.build(
             source, Path(name) / "corpus", segmenter="jieba", min_count=5, specials=()
         )
+        seconds = time.perf_counter() - start
         print(
             f"{len(corpus)} paragraphs, {len(corpus.ids)} words, {len(corpus.vocabulary)} "
-            f"different that occur 5 times or more; cut and encoded in {time.perf_counter() - start:.0f} s"
+            f"different that occur 5 times or more; cut and encoded in {seconds:.0f} s"
         )
         settings = Word2Vec(size=arguments.size, window=5, epochs=arguments.epochs, threads=1)
         Word2Vec(min_count=1, threads=1).fit([["一", "二"]] * 9, progress=False)  # compiles

@@ -259,7 +259,7 @@ def test_unknown_formats_and_suffixes(tmp_path):
     with pytest.raises(StorageError, match="it is a folder"):
         WordVectors.load(tmp_path)
     (tmp_path / "folder.txt").mkdir()
-    with pytest.raises(StorageError, match=r"cannot write .*folder\.txt: is a directory"):
+    with pytest.raises(StorageError, match=r"cannot write .*folder\.txt"):
         table().save(tmp_path / "folder.txt")
     with pytest.raises(OptionError, match="dtype must be float16, float32 or float64"):
         WordVectors.load(tmp_path / "v", dtype="int8")
@@ -423,12 +423,13 @@ def test_truncated_compression(tmp_path):
 def test_files_that_hold_no_vectors(tmp_path):
     path = tmp_path / "v.bin"
     for data in (
-        b"\x80\x04pickled",
         b"\x89PNG\r\n\x1a\n" + bytes(100),
         b"plain prose, no numbers\n",
     ):
         path.write_bytes(data)
         assert f"is no file of word vectors: it begins with {data[:16]!r}" in message(path)
+    path.write_bytes(b"\x80\x04pickled")
+    assert "is a Python pickle, such as gensim's save() writes" in message(path)
     path.write_bytes(b"")
     assert "is empty" in message(path)
     path.write_bytes(b"2 0\n")
@@ -455,6 +456,14 @@ def test_own_format_is_a_safetensors_file(tmp_path):
     assert loaded.counts.tolist() == vectors.counts.tolist()
     assert loaded.extra["window"] == 5
     np.testing.assert_array_equal(loaded.extra["output"], np.ones((7, 3)))
+
+
+def test_own_format_refuses_what_it_cannot_hold(tmp_path):
+    for extra, what in (({"a": {1, 2}}, "set"), ({"b": np.ones(2, complex)}, "complex128")):
+        vectors = WordVectors(["a"], np.ones((1, 2)), extra=extra)
+        with pytest.raises(DataError, match=f"cannot be saved: .*{what}"):
+            vectors.save(tmp_path / "v.safetensors")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_own_format_is_mapped_not_read(tmp_path):

@@ -1,5 +1,7 @@
 """``regard vectors train``: word vectors from text."""
 
+import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +9,7 @@ from cyclopts import Parameter
 
 from regard.cli.vectors import load_vectors
 from regard.vectors import formats
+from regard.vectors.trainer import Peers
 from regard.vectors.word2vec import Word2Vec
 
 
@@ -70,20 +73,25 @@ def train(
     settings = settings or Word2Vec()
     if start is not None and "size" not in settings.model_fields_set:
         settings = settings.model_copy(update={"size": start.size})
-    trained = settings.fit(
-        source if source == "-" else Path(source),
-        vectors=start,
-        segmenter=segmenter,
-        column=column,
-        errors=errors,
-        encoded=encoded,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        keep_output=keep_output,
-        progress=not quiet,
-        average_every=average_every,
-    )
+    with _peers() as peers:
+        first = peers is None or peers.rank == 0
+        trained = settings.fit(
+            source if source == "-" else Path(source),
+            vectors=start,
+            segmenter=segmenter,
+            column=column,
+            errors=errors,
+            encoded=encoded,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            keep_output=keep_output,
+            progress=first and not quiet,
+            peers=peers,
+            average_every=average_every,
+        )
+    if not first:
+        return
     trained.save(output)
     about = trained.extra["training"]
     for name, losses in about["loss"].items():
@@ -93,3 +101,12 @@ def train(
         f"{output}: {len(trained)} words x {trained.size}, {about['words_per_second']:,.0f} words/s"
         + (", stopped early" if about["stopped"] else "")
     )
+
+
+def _peers() -> AbstractContextManager[Peers | None]:
+    """The other processes, if torchrun started several."""
+    if "WORLD_SIZE" not in os.environ:
+        return nullcontext()
+    from regard.training.peers import TorchPeers, started_by_torchrun
+
+    return TorchPeers() if started_by_torchrun() else nullcontext()

@@ -37,6 +37,11 @@ def recognize(path: Path) -> Format:
         form = create(name)
         if form.recognizes(beginning):
             return form
+    if beginning[0] == 0x80:
+        raise DataError(
+            f"{path} is a Python pickle, such as gensim's save() writes; regard opens no pickles: "
+            "write the vectors with gensim's save_word2vec_format"
+        )
     raise DataError(
         f"{path} is no file of word vectors: it begins with {beginning[:16]!r}; "
         f"known formats: {', '.join(names())}"

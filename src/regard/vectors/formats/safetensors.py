@@ -106,8 +106,14 @@ class Safetensors(Format):
         for name, value in (table.extra or {}).items():
             if isinstance(value, np.ndarray):
                 tensors[f"extra.{name}"] = value
-            else:
-                about["extra"][name] = value
+                if value.dtype.newbyteorder("<") not in _NAMES:
+                    raise DataError(f"{path}: extra[{name!r}] cannot be saved: {value.dtype}")
+                continue
+            try:
+                json.dumps(value)
+            except TypeError as error:
+                raise DataError(f"{path}: extra[{name!r}] cannot be saved: {error}") from None
+            about["extra"][name] = value
         _save(tensors, {"regard": json.dumps(about, ensure_ascii=False)}, table, path)
 
 
