@@ -8,13 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.vectors.word2vec import Word2Vec
     from regard.vectors.word_vectors import Neighbor, UnknownWordError, WordVectors
 
-__all__ = ["Neighbor", "UnknownWordError", "WordVectors"]
+__all__ = ["Neighbor", "UnknownWordError", "Word2Vec", "WordVectors"]
 
 _HOMES = {
     "Neighbor": "word_vectors",
     "UnknownWordError": "word_vectors",
+    "Word2Vec": "word2vec",
     "WordVectors": "word_vectors",
 }
 

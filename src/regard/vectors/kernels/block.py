@@ -5,6 +5,7 @@ rate · t · (1 - p), and both sides move from their old values. The loss is -lo
 """
 
 import math
+from typing import no_type_check
 
 import numpy as np
 
@@ -16,6 +17,7 @@ _zero, _one = np.float32(0), np.float32(1)
 
 
 @compiled
+@no_type_check
 def log_of(products):
     """The logarithm of all `products`, which are set back to 1."""
     total = 0.0
@@ -26,6 +28,7 @@ def log_of(products):
 
 
 @compiled
+@no_type_check
 def gather_loss(chances, context, contexts, products):
     """Multiply the chances into `products`; return the loss of what would underflow."""
     loss = 0.0
@@ -40,6 +43,7 @@ def gather_loss(chances, context, contexts, products):
 
 
 @compiled
+@no_type_check
 def set_signs(lane_signs, signs, first, count):
     """Spread the signs of a tile over the lanes of two contexts; lanes not in use get 0."""
     for lane in range(LANES):
@@ -49,6 +53,7 @@ def set_signs(lane_signs, signs, first, count):
 
 
 @compiled
+@no_type_check
 def step(
     worker,
     products,

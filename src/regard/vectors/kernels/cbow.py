@@ -4,6 +4,8 @@ With shared negatives, `GROUP` centers that follow one another are learned toget
 before them, against one set of negatives; otherwise each center by itself draws its own.
 """
 
+from typing import no_type_check
+
 import numpy as np
 
 from regard.vectors.kernels.block import gather_loss, log_of, step
@@ -21,6 +23,7 @@ from regard.vectors.kernels.state import (
 
 
 @compiled
+@no_type_check
 def gather_group(rules, tables, tree, worker, kept, center, last):
     """Draw the windows of the next centers that have any context.
 
@@ -55,6 +58,7 @@ def gather_group(rules, tables, tree, worker, kept, center, last):
 
 
 @compiled
+@no_type_check
 def learn_from_negatives(rules, tables, noise, worker, group, rate):
     """The centers' own rows, then the shared negatives, all from the values before the group."""
     count = draw_words(worker.random, noise.alias, rules.negatives, worker.rows, 0, 0)
@@ -95,6 +99,7 @@ def learn_from_negatives(rules, tables, noise, worker, group, rate):
 
 
 @compiled
+@no_type_check
 def learn_cbow(rules, tables, noise, tree, worker, kept, first, last):
     """Learn from the centers `first` to `last` - 1 of the `kept` words of a piece."""
     rate = np.float32(worker.numbers[RATE])

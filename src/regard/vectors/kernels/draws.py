@@ -4,6 +4,8 @@ One generator a worker, 64 bits of state. Only shifts and exclusive ors, which m
 Numba and to NumPy.
 """
 
+from typing import no_type_check
+
 import numpy as np
 
 from regard.vectors.kernels.compiled import compiled
@@ -13,6 +15,7 @@ _S7, _S13, _S17, _S32 = np.uint64(7), np.uint64(13), np.uint64(17), np.uint64(32
 
 
 @compiled
+@no_type_check
 def bits(random):
     """The next 64 bits."""
     x = random[0]
@@ -24,18 +27,21 @@ def bits(random):
 
 
 @compiled
+@no_type_check
 def bits32(random):
     """The next 32 bits, as int64."""
     return np.int64(bits(random) >> _S32)
 
 
 @compiled
+@no_type_check
 def below(random, bound):
     """An integer from 0 to ``bound - 1``; `bound` under 2³¹."""
     return (bits32(random) * bound) >> 32
 
 
 @compiled
+@no_type_check
 def draw_word(random, alias):
     """A word by the noise distribution."""
     x = bits(random)
@@ -46,6 +52,7 @@ def draw_word(random, alias):
 
 
 @compiled
+@no_type_check
 def draw_words(random, alias, negatives, rows, start, count):
     """Draw `negatives` words behind the `count` that ``rows[start:]`` holds; repeats are dropped.
 

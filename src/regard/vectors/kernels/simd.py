@@ -11,17 +11,19 @@ with only the first `TILE` lanes of a row in use.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, no_type_check
 
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from regard.vectors.kernels.compiled import OPTIONS
 from regard.vectors.kernels.state import ALIGNMENT, CLIP, LANES, TILE
+
+intrinsic: Any = extending.intrinsic  # the stubs know no call of an intrinsic
 
 _WIDTH = 16 if llvm.get_host_cpu_features().get("avx512f") else 8
 
@@ -283,6 +285,7 @@ def _emit_update(
 
 
 @intrinsic
+@no_type_check
 def _tile_scores(typing, old, context, contexts, outputs, rows, first, targets, scores):
     def generate(target, builder, signature, values):
         kinds = signature.args
@@ -306,6 +309,7 @@ def _tile_scores(typing, old, context, contexts, outputs, rows, first, targets, 
 
 
 @intrinsic
+@no_type_check
 def _tile_update(
     typing, old, context, contexts, inputs, places, outputs, rows, first, targets, steps
 ):
@@ -362,6 +366,7 @@ def _emit_logistic(builder, scores, chances, count, signs, rate):
 
 
 @intrinsic
+@no_type_check
 def _logistic(typing, scores, chances, first, count, signs, rate):
     def generate(target, builder, signature, values):
         def data(i: int) -> Any:
@@ -381,6 +386,7 @@ def _logistic(typing, scores, chances, first, count, signs, rate):
 
 
 @intrinsic
+@no_type_check
 def _prefetch(typing, table, row):
     def generate(target, builder, signature, values):
         rows = _table(target, builder, signature.args[0], values[0])
@@ -397,6 +403,7 @@ def _prefetch(typing, table, row):
 
 
 @intrinsic
+@no_type_check
 def _put_sum(typing, into, row, table, places, first, count, scale):
     def generate(target, builder, signature, values):
         kinds = signature.args
@@ -420,6 +427,7 @@ def _put_sum(typing, into, row, table, places, first, count, scale):
 
 
 @intrinsic
+@no_type_check
 def _add_row(typing, into, row, table, place, scale):
     def generate(target, builder, signature, values):
         kinds = signature.args
@@ -436,6 +444,7 @@ def _add_row(typing, into, row, table, place, scale):
 
 
 @intrinsic
+@no_type_check
 def _row_dot(typing, left, row, right, place):
     def generate(target, builder, signature, values):
         kinds = signature.args
@@ -453,6 +462,7 @@ def _row_dot(typing, left, row, right, place):
 
 
 @overload(tile_scores, jit_options=OPTIONS)
+@no_type_check
 def _compiled_scores(old, context, contexts, outputs, rows, first, targets, scores):
     def compiled(old, context, contexts, outputs, rows, first, targets, scores):
         _tile_scores(old, context, contexts, outputs, rows, first, targets, scores)
@@ -461,6 +471,7 @@ def _compiled_scores(old, context, contexts, outputs, rows, first, targets, scor
 
 
 @overload(tile_update, jit_options=OPTIONS)
+@no_type_check
 def _compiled_update(old, context, contexts, inputs, places, outputs, rows, first, targets, steps):
     def compiled(old, context, contexts, inputs, places, outputs, rows, first, targets, steps):
         _tile_update(old, context, contexts, inputs, places, outputs, rows, first, targets, steps)
@@ -469,6 +480,7 @@ def _compiled_update(old, context, contexts, inputs, places, outputs, rows, firs
 
 
 @overload(logistic, jit_options=OPTIONS)
+@no_type_check
 def _compiled_logistic(scores, chances, first, count, signs, rate):
     def compiled(scores, chances, first, count, signs, rate):
         _logistic(scores, chances, first, count, signs, rate)
@@ -477,6 +489,7 @@ def _compiled_logistic(scores, chances, first, count, signs, rate):
 
 
 @overload(put_sum, jit_options=OPTIONS)
+@no_type_check
 def _compiled_sum(into, row, table, places, first, count, scale):
     def compiled(into, row, table, places, first, count, scale):
         _put_sum(into, row, table, places, first, count, np.float32(scale))
@@ -485,6 +498,7 @@ def _compiled_sum(into, row, table, places, first, count, scale):
 
 
 @overload(add_row, jit_options=OPTIONS)
+@no_type_check
 def _compiled_add(into, row, table, place, scale):
     def compiled(into, row, table, place, scale):
         _add_row(into, row, table, place, np.float32(scale))
@@ -493,6 +507,7 @@ def _compiled_add(into, row, table, place, scale):
 
 
 @overload(row_dot, jit_options=OPTIONS)
+@no_type_check
 def _compiled_dot(left, row, right, place):
     def compiled(left, row, right, place):
         return _row_dot(left, row, right, place)
@@ -501,6 +516,7 @@ def _compiled_dot(left, row, right, place):
 
 
 @overload(prefetch, jit_options=OPTIONS)
+@no_type_check
 def _compiled_prefetch(table, row):
     def compiled(table, row):
         _prefetch(table, row)

@@ -4,6 +4,8 @@ Each word around a center learns to tell the center from negatives. With shared 
 serves the whole window; otherwise every pair draws its own.
 """
 
+from typing import no_type_check
+
 import numpy as np
 
 from regard.vectors.kernels.block import log_of, step
@@ -19,6 +21,7 @@ from regard.vectors.kernels.state import (
 
 
 @compiled
+@no_type_check
 def draw_center(rules, tables, noise, tree, worker, kept, center, slot):
     """Draw the window and the negatives of a center, and ask for the rows they name.
 
@@ -50,23 +53,23 @@ def draw_center(rules, tables, noise, tree, worker, kept, center, slot):
 
 
 @compiled
+@no_type_check
 def learn_skipgram(rules, tables, noise, tree, worker, kept, first, last):
     """Learn from the centers `first` to `last` - 1 of the `kept` words of a piece."""
     rate = np.float32(worker.numbers[RATE])
     stride = rules.negatives + 1
     most_sets = 1 if rules.shared else 2 * rules.window
-    slot = 0
-    next_begin, next_end = 0, 0
-    if first < last:
-        next_begin, next_end = draw_center(rules, tables, noise, tree, worker, kept, first, slot)
+    next_begin, next_end, slot = 0, 0, 0
     loss_negatives, loss_tree = 0.0, 0.0
-    for center in range(first, last):
+    for center in range(first - 1, last):
         begin, end, now = next_begin, next_end, slot
         if center + 1 < last:
             slot = 1 - slot
             next_begin, next_end = draw_center(
                 rules, tables, noise, tree, worker, kept, center + 1, slot
             )
+        if center < first:
+            continue
         contexts = 0
         for place in range(begin, end):
             if place != center:

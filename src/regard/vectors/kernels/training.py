@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import no_type_check
 
 import numpy as np
 from numba import njit
@@ -15,6 +16,7 @@ from regard.vectors.kernels.state import DONE, PIECE, POSITION, RATE, RATE_AT, R
 
 
 @compiled
+@no_type_check
 def take(corpus, random, place):
     """The row of the word at `place`; -1 if it is passed over, by its row or by subsampling."""
     word = np.int64(corpus.ids[place])
@@ -26,6 +28,7 @@ def take(corpus, random, place):
 
 
 @compiled
+@no_type_check
 def keep_words(rules, corpus, worker, begin, end, line_begin, line_end):
     """Subsample the words ``begin`` to ``end - 1`` of a line into ``worker.kept``.
 
@@ -61,6 +64,7 @@ def keep_words(rules, corpus, worker, begin, end, line_begin, line_end):
 
 
 @compiled
+@no_type_check
 def set_rate(rules, worker, progress):
     """The rate falls linearly with the words that all workers have done."""
     done = 0.0
@@ -71,10 +75,11 @@ def set_rate(rules, worker, progress):
     worker.counts[RATE_AT] = worker.counts[DONE] + RATE_EVERY
 
 
+@no_type_check
 def _compile(digest: str) -> Callable:
     """The kernel; Numba's cache tells it by what it closes over, `digest` among it."""
 
-    @njit(**OPTIONS)
+    @njit(cache=True, **OPTIONS)
     def train_words(rules, corpus, tables, noise, tree, worker, progress, index, end, halt):
         if len(digest) == 0:
             return

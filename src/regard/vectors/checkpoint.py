@@ -1,0 +1,80 @@
+"""A training run on disk, from which it goes on to the same result.
+
+One safetensors file: the tables, where each thread stands, and JSON in the header's metadata.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from regard.errors import DataError, StorageError
+from regard.text.storage import new_file
+
+_KIND = "word2vec checkpoint 1"
+
+
+@dataclass
+class Checkpoint:
+    """The state of a run.
+
+    `tables` are float32 with padded rows; `counts` (threads, 4), `numbers` (threads, 3) and
+    `random` (threads, 1) are the workers'.
+    """
+
+    about: dict[str, Any]
+    tokens: list[str]
+    epoch: int
+    round: int
+    seconds: float
+    losses: dict[str, list[float]]
+    tables: dict[str, np.ndarray]
+    counts: np.ndarray
+    numbers: np.ndarray
+    random: np.ndarray
+
+
+def write_checkpoint(path: Path, state: Checkpoint) -> None:
+    """Write `state` to `path`, whole or not at all."""
+    words = "\n".join(state.tokens).encode()
+    tensors = {
+        **{f"tables.{name}": table for name, table in state.tables.items()},
+        "counts": state.counts,
+        "numbers": state.numbers,
+        "random": state.random,
+        "tokens": np.frombuffer(words, np.uint8),
+    }
+    names = ("about", "epoch", "round", "seconds", "losses")
+    plain = {name: getattr(state, name) for name in names}
+    with new_file(path) as new:
+        save_file(tensors, new, {"regard": _KIND, "state": json.dumps(plain)})
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The state in `path`; `DataError` if it is none."""
+    if not path.is_file():
+        raise StorageError(f"no checkpoint to resume from at {path}")
+    try:
+        with safe_open(path, "numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("regard") != _KIND:
+                raise DataError(f"{path} is no checkpoint of word2vec training")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise DataError(f"{path} is no checkpoint of word2vec training: {error}") from None
+    return Checkpoint(
+        **json.loads(metadata["state"]),
+        tokens=tensors["tokens"].tobytes().decode().split("\n"),
+        tables={
+            name.removeprefix("tables."): table
+            for name, table in tensors.items()
+            if name.startswith("tables.")
+        },
+        counts=tensors["counts"],
+        numbers=tensors["numbers"],
+        random=tensors["random"],
+    )
