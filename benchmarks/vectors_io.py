@@ -3,7 +3,8 @@
     python benchmarks/vectors_io.py [--quick] [--rows 50000] [--size 300] [--rounds 3]
 
 Prints the median seconds of each, the numbers a second, and gensim's time over regard's. Files are
-in the page cache, as they have just been written. Also: how long a search over a memory-mapped
+in the page cache, as they have just been written; regard waits until what it writes is safe on
+disk, gensim does not. Also: how long a search over a memory-mapped
 table takes, and how much memory it takes beyond the mapping.
 """
 
@@ -35,7 +36,7 @@ def compare(name, ours, theirs, numbers, rounds):
     pairs = [(timed(ours), timed(theirs)) for _ in range(rounds)]
     mine, peer = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(
-        f"{name:<34} regard {mine:8.3f} s ({numbers / mine / 1e6:7.1f} M numbers/s)   "
+        f"{name:<36} regard {mine:8.3f} s ({numbers / mine / 1e6:7.1f} M numbers/s)   "
         f"gensim {peer:8.3f} s ({numbers / peer / 1e6:6.1f} M)   {peer / mine:8.1f} times",
         flush=True,
     )

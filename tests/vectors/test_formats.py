@@ -3,6 +3,8 @@
 import gzip
 import struct
 import warnings
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from regard.vectors import formats
 from regard.vectors.count_file import read_counts, write_counts
 from regard.vectors.word_vectors import WordVectors
 
+GENSIM = Path(find_spec("gensim").origin).parent / "test" / "test_data"
 NBSP = "New\u00a0York"
 WORDS = ["的", "北京", NBSP, "naïve", "\u2028x", "𠮷", "a\u0085b"]
 
@@ -525,6 +528,15 @@ def test_fasttext_line_end_has_no_ngrams(tmp_path):
     save_facebook_model(model, str(tmp_path / "v.bin"))
     own_row = model.wv.vectors_vocab[model.wv.key_to_index["</s>"]]
     np.testing.assert_array_equal(WordVectors.load(tmp_path / "v.bin")["</s>"], own_row)
+
+
+def test_fasttexts_own_files_agree():
+    """The .bin and the .vec of one run of Facebook's program, in Russian and English."""
+    binary = WordVectors.load(GENSIM / "crime-and-punishment.bin")
+    text = WordVectors.load(GENSIM / "crime-and-punishment.vec")
+    assert binary.tokens == text.tokens
+    # The .vec has five significant digits of numbers below 1.
+    np.testing.assert_allclose(binary.matrix, text.matrix, rtol=0, atol=0.51e-5)
 
 
 def test_fasttext_survives_the_own_format(fasttext, tmp_path):

@@ -197,6 +197,16 @@ def test_zero_vectors_are_similar_to_nothing():
     assert vectors.nearest("a") == [("b", 0)]
 
 
+def test_nothing_to_find():
+    empty = WordVectors([], np.empty((0, 3), np.float32))
+    assert empty.nearest(np.ones(3)) == []
+    assert empty.tokens == []
+    assert "a" not in empty
+    one = WordVectors(["a"], np.ones((1, 3)))
+    assert one.nearest("a") == []
+    assert one.nearest([]) == []
+
+
 def test_norms_follow_updates(vectors):
     before = vectors.norms
     assert vectors.norms is before
