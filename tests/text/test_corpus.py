@@ -223,9 +223,25 @@ def test_damaged_text_leaves_nothing(tmp_path):
     assert corpus.vocabulary.tokens[2:] == ["fine", "\ufffd"]
 
 
+@pytest.mark.parametrize("wrong", [[1], [["to", "be"]], [None]])
+def test_paragraphs_must_be_strings(wrong, tmp_path):
+    with pytest.raises(DataError, match=r"^a text must be a string; it got "):
+        EncodedCorpus.build(iter(wrong), tmp_path / "c")
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real").mkdir()
+    EncodedCorpus.build(write(tmp_path / "x.txt"), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(os.listdir(tmp_path / "real")) == FILES
+
+
 def test_bad_options_are_seen_before_reading(tmp_path):
     with pytest.raises(OptionError, match=r"^min_count must be at least 1; it is 0$"):
         EncodedCorpus.build(tmp_path / "none.txt", tmp_path / "c", min_count=0)
+    with pytest.raises(OptionError, match=r"^threads must be at least 1; it is 0$"):
+        EncodedCorpus.build(tmp_path / "none.txt", tmp_path / "c", threads=0)
 
 
 ENCODE = """

@@ -132,6 +132,8 @@ def test_a_named_encoding_is_taken_at_its_word():
     assert read(b"\xef\xbb\xbfabc", encoding="utf-8") == "abc"
     with pytest.raises(OptionError, match=r"^unknown encoding 'utf8x'; for example: utf-8"):
         read(b"abc", encoding="utf8x")
+    with pytest.raises(OptionError, match=r"^unknown encoding 'base64'"):
+        read(b"abc", encoding="base64")
     with pytest.raises(OptionError, match=r"^unknown errors= 'ignore'; known: replace, strict$"):
         read(b"abc", errors="ignore")
 

@@ -75,6 +75,13 @@ def test_ids_must_be_whole_numbers(ids):
         one_hot(ids, 7)
 
 
+def test_ragged_ids_and_negative_sizes():
+    with pytest.raises(ShapeError, match=r"^one_hot takes ids in rows of equal length; these diff"):
+        one_hot([[1], [1, 2]], 7)
+    with pytest.raises(OptionError, match=r"^the size of one_hot must be 0 or more; it is -1$"):
+        one_hot([], -1)
+
+
 def test_the_matrix_must_have_a_row_for_each_id():
     with pytest.raises(ShapeError, match=r"of size 7 times a matrix of shape \(6, 2\); .* 7 rows"):
         one_hot([1], 7) @ np.zeros((6, 2))

@@ -96,6 +96,12 @@ def test_nothing_to_read(tmp_path):
         list(read_texts(tmp_path / "*.txt"))
     with pytest.raises(StorageError, match=r"^cannot read .*none\.txt: no such file or directory$"):
         list(read_texts(tmp_path / "none.txt"))
+    with pytest.raises(StorageError, match=r"^the source is an empty name"):
+        list(read_texts(""))
+    with pytest.raises(StorageError, match=r"^cannot read .*a\\0b: embedded null byte$"):
+        list(read_texts("a\0b"))
+    with pytest.raises(StorageError, match=r"^cannot read aaa.*…: file name too long$"):
+        list(read_texts("a" * 5000))
 
 
 def test_standard_input(monkeypatch):

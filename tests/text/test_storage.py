@@ -106,3 +106,21 @@ def test_no_disk_at_all():
         new_file(Path("/proc/none/x")),
     ):
         pass
+
+
+def test_only_ordinary_files_are_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(StorageError, match=r"^cannot write .*pipe: it is no ordinary file$"),
+        new_file(tmp_path / "pipe"),
+    ):
+        pass
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with new_file(tmp_path / "link") as new:
+        new.write_text("whole")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "whole"

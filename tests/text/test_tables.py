@@ -129,6 +129,9 @@ def test_parquet_messages(tmp_path):
     with pytest.raises(DataError, match=r"^x.parquet has no column 'z'; it has: text, n$"):
         list(read_table(tmp_path / "x.parquet", ["z"]))
     whole = (tmp_path / "x.parquet").read_bytes()
+    (tmp_path / "x.parquet").write_bytes(whole[:20] + b"\xff" * 20 + whole[40:])
+    with pytest.raises(DataError, match=r"^x.parquet is damaged: "):
+        list(read_table(tmp_path / "x.parquet", ["text"]))
     (tmp_path / "x.parquet").write_bytes(whole[:-9])
     with pytest.raises(DataError, match=r"is not a whole Parquet file"):
         list(read_table(tmp_path / "x.parquet", ["text"]))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.errors import DataError, OptionError, StorageError
+from regard.errors import DataError, OptionError, ShapeError, StorageError
 from regard.text import Vocabulary
 from regard.text.counting import SHARDS, Census, Dictionary, pack, unpack
 from regard.text.segmenters._segmenter import to_arrow
@@ -102,6 +102,12 @@ def test_what_is_refused():
         Vocabulary(["a", "b", "a"])
     with pytest.raises(DataError, match=r"is the lone surrogate \\udc80"):
         Vocabulary.count([["a", "\udc80"]])
+    with pytest.raises(DataError, match=r"^a text must be a string; it got 1, int$"):
+        Vocabulary.count(iter([["a", 1]]))
+    with pytest.raises(
+        ShapeError, match=r"^decode takes a row of whole numbers; it got float64 of"
+    ):
+        Vocabulary(["a"]).decode([0.5])
 
 
 def test_repr():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import DataError, StorageError
+from regard.errors import DataError, OptionError, StorageError
 from regard.text import segmenters
 from regard.text.counting import Census
 from regard.text.reading import chunked, parts
@@ -72,10 +72,12 @@ class EncodedCorpus:
         The folder appears whole or not at all. `threads` (by default one a core, at most 8) does
         not change the result.
         """
-        folder = Path(folder)
+        folder = Path(os.path.realpath(folder))
         if isinstance(segmenter, str):
             segmenter = segmenters.create(segmenter)
         check_limits(min_count, max_size, specials)
+        if threads is not None and threads < 1:
+            raise OptionError(f"threads must be at least 1; it is {threads}")
         sources = find_sources(source) if isinstance(source, str | Path) else None
         before = None if sources is None else [_stamp(one) for one in sources]
         settings = {
@@ -181,7 +183,7 @@ def _map(path: Path, dtype: str, length: int) -> np.memmap:
 
 def _stamp(source: Source) -> list[Any] | None:
     """What changes when a file changes; None for what is no ordinary file."""
-    if source.path is None or not source.path.is_file():
+    if source.path is None or not os.path.isfile(source.path):
         return None
     try:
         status = source.path.stat()

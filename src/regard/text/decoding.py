@@ -143,6 +143,8 @@ def _common_chinese() -> frozenset[str]:
 
 def _utf16_without_mark(block: bytes) -> str | None:
     units = len(block[:SAMPLE]) // 2
+    if len(block) < BLOCK and len(block) % 2:
+        return None
     even, odd = block[: 2 * units : 2].count(0), block[1 : 2 * units : 2].count(0)
     if even == 0 and odd * 4 >= units > 0:
         return "utf-16-le"
@@ -153,6 +155,7 @@ def _utf16_without_mark(block: bytes) -> str | None:
 
 def _lookup(encoding: str) -> str:
     try:
+        "".encode(encoding)  # refuses codecs that are no text encodings
         return codecs.lookup(encoding).name
-    except LookupError:
+    except (LookupError, ValueError):
         raise OptionError(f"unknown encoding {encoding!r}; for example: utf-8, gb18030") from None

@@ -29,7 +29,12 @@ class OneHot:
     """An array of shape (*ids.shape, size) with one 1 in each last row, stored as its ids."""
 
     def __init__(self, ids: ArrayLike, size: int) -> None:
-        given = np.asarray(ids)
+        try:
+            given = np.asarray(ids)
+        except ValueError:
+            raise ShapeError("one_hot takes ids in rows of equal length; these differ") from None
+        if size < 0:
+            raise OptionError(f"the size of one_hot must be 0 or more; it is {size}")
         if given.size == 0:
             given = given.astype(np.int64)
         if given.dtype.kind not in "iu":

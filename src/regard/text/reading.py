@@ -57,6 +57,8 @@ def chunked(texts: Iterable[str]) -> Iterator[list[str]]:
     """The texts in lists of about `PART` characters."""
     part, size = [], 0
     for text in texts:
+        if not isinstance(text, str):
+            raise DataError(f"a text must be a string; it got {text!r:.40}, {type(text).__name__}")
         part.append(text)
         size += len(text) + 1
         if size >= PART:

@@ -1,6 +1,7 @@
 """Where text comes from: files of several formats, folders, globs, standard input."""
 
 import gzip
+import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ class Source:
     @property
     def name(self) -> str:
         """What messages call it: the file's name."""
-        return self.path.name if self.path is not None else "standard input"
+        return "standard input" if self.path is None else self.path.name or str(self.path)
 
     @property
     def compression(self) -> str | None:
@@ -59,7 +60,7 @@ class Source:
             return
         try:
             raw = open(self.path, "rb")  # noqa: SIM115
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             raise _cannot_read(str(self.path), error) from None
         with raw:
             try:
@@ -94,8 +95,10 @@ def find_sources(source: str | Path) -> list[Source]:
     """
     if source == "-":
         return [Source(None)]
+    if source == "":
+        raise StorageError('the source is an empty name; "." is the folder at hand')
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):
         inside = (p for p in sorted(path.rglob("*")) if p.is_file())
         visible = (p for p in inside if not _hidden(p.relative_to(path)))
         found = [s for s in map(Source, visible) if s.named_format]
@@ -105,7 +108,7 @@ def find_sources(source: str | Path) -> list[Source]:
                 f"and each with {' or '.join(COMPRESSIONS)}"
             )
         return found
-    if not path.exists() and any(c in str(source) for c in "*?["):
+    if not os.path.exists(path) and any(c in str(source) for c in "*?["):
         found = [Source(Path(p)) for p in sorted(glob(str(source), recursive=True))]
         found = [s for s in found if s.path is not None and not s.path.is_dir()]
         if not found:
@@ -118,5 +121,7 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _cannot_read(name: str, error: OSError) -> StorageError:
-    return StorageError(f"cannot read {name}: {(error.strerror or str(error)).lower()}")
+def _cannot_read(name: str, error: OSError | ValueError) -> StorageError:
+    reason = getattr(error, "strerror", None) or str(error)
+    shown = name if len(name) < 200 else name[:200] + "…"
+    return StorageError(f"cannot read {shown!s}: {reason.lower()}".replace("\0", "\\0"))

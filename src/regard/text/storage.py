@@ -40,6 +40,9 @@ def new_file(path: str | Path) -> Iterator[Path]:
     """A path beside `path` to write to; when the block ends well it becomes `path`."""
     path = Path(path)
     with storing(path):
+        path = Path(os.path.realpath(path))  # what a link points to is written, the link stays
+        if path.exists() and not path.is_file():
+            raise StorageError(f"cannot write {path}: it is no ordinary file")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
         os.close(handle)

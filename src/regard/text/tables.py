@@ -192,11 +192,19 @@ def _parquet_rows(source: Source, columns: tuple[str, ...]) -> Iterator[Row]:
         for name in columns:
             _place(source.name, name, file.schema_arrow.names)
         number = 0
-        for batch in file.iter_batches(batch_size=1 << 13, columns=list(dict.fromkeys(columns))):
+        for batch in _batches(source.name, file, columns):
             values = [_strings(source.name, number, name, batch.column(name)) for name in columns]
             for row in zip(*values, strict=True):
                 number += 1
                 yield number, row
+
+
+def _batches(name: str, file: pq.ParquetFile, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from file.iter_batches(1 << 13, columns=list(dict.fromkeys(columns)))
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{name} is damaged: {reason}") from None
 
 
 def _strings(file: str, before: int, name: str, column: pa.Array) -> list[str]:

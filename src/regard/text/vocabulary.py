@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from regard.errors import DataError, OptionError, StorageError
+from regard.errors import DataError, OptionError, ShapeError, StorageError
 from regard.text.counting import Census, Dictionary
 from regard.text.segmenters._segmenter import to_arrow
 from regard.text.storage import new_file
@@ -156,9 +156,9 @@ class Vocabulary:
             raise DataError(f"token {token!r} is not in the vocabulary of {len(self)} tokens")
         return found
 
-    def encode(self, tokens: Sequence[str]) -> np.ndarray:
+    def encode(self, tokens: Iterable[str]) -> np.ndarray:
         """The ids (int32) of `tokens`; unknown ones become ``<unk>`` or, without it, go."""
-        ids = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
+        ids = np.fromiter(map(self._index.__getitem__, tokens), np.int32)
         return ids if self.unknown is not None else ids[ids >= 0]
 
     def encode_array(self, tokens: pa.Array) -> np.ndarray:
@@ -168,7 +168,11 @@ class Vocabulary:
 
     def decode(self, ids: ArrayLike) -> list[str]:
         """The tokens of `ids`."""
-        ids = np.asarray(ids)
+        ids = np.asarray(ids, None if np.size(ids) else np.int64)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise ShapeError(
+                f"decode takes a row of whole numbers; it got {ids.dtype} of shape {ids.shape}"
+            )
         if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
             wrong = ids[(ids < 0) | (ids >= len(self))].flat[0]
             raise OptionError(f"id {wrong} is not in the vocabulary of {len(self)} tokens")

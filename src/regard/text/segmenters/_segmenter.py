@@ -126,8 +126,10 @@ def spans(pairs: Iterable[tuple[int, int]], text: str) -> Tokens:
     )
 
 
-def refuse_surrogates(text: str) -> None:
+def refuse_surrogates(text: object) -> None:
     """`DataError` when half of a UTF-16 pair stands alone in the text: no file can hold it."""
+    if not isinstance(text, str):
+        raise DataError(f"a text must be a string; it got {text!r:.40}, {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -140,8 +142,11 @@ def refuse_surrogates(text: str) -> None:
 def to_arrow(strings: Sequence[str]) -> pa.Array:
     """An Arrow array of strings; `DataError` for lone surrogates."""
     try:
-        return pa.array(strings, pa.string())
-    except UnicodeEncodeError:
+        array = pa.array(strings, pa.string())
+    except (UnicodeEncodeError, pa.ArrowTypeError):
+        array = None
+    if array is None or array.null_count:
         for string in strings:
             refuse_surrogates(string)
-        raise
+    assert array is not None
+    return array
