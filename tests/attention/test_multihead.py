@@ -243,6 +243,21 @@ def test_ten_steps_on_two_paths_stay_together():
     assert reference == pytest.approx(blockwise, rel=1e-9)
 
 
+@pytest.mark.parametrize("score", ["scaled_dot", "additive", "cosine", "location"])
+def test_blockwise_backward_keeps_autocast(score):
+    results = []
+    for path in ("reference", "blockwise"):
+        made = layer(score=score, path=path).float()
+        x = tokens().float().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output = made(x)
+        gradients = torch.autograd.grad(output.float().sin().sum(), [x, *made.parameters()])
+        results.append((output, *gradients))
+    for expected, found in zip(*results, strict=True):
+        bound = 4 * T * torch.finfo(torch.bfloat16).eps * expected.abs().max()
+        assert (found - expected).abs().max() <= bound
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

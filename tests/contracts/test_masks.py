@@ -141,6 +141,14 @@ def test_nothing_is_allowed_outside_the_span(mask, start, tokens, first):
     assert not allowed[:, span.stop :].any()
 
 
+def test_dense_shows_every_sequence():
+    at = torch.arange(7)
+    both = masks.Padding(REAL[:1]) & masks.Padding(REAL) & masks.Causal()
+    assert both.batch_size == 2
+    assert both.dense(at, at).shape == (2, 1, 7, 7)
+    assert masks.Causal().dense(at, at).shape == (1, 1, 7, 7)
+
+
 def test_from_torch_and_from_lengths():
     assert torch.equal(masks.Padding.from_torch(~REAL).real, REAL)
     found = masks.Padding.from_lengths(torch.tensor([4, 0, 7]), 7).real

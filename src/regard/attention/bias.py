@@ -107,7 +107,9 @@ class RelativeBias(Bias):
     ) -> Tensor:
         """Table values of the rectangle's offsets, (1 or B, H, tq, tk)."""
         columns = rectangle.offsets - self.lowest
-        return self.table[:, columns].transpose(0, 1)
+        # Picked flat: indexing by a matrix is ten times slower.
+        picked = self.table.index_select(1, columns.flatten())
+        return picked.unflatten(1, columns.shape).transpose(0, 1)
 
     def check(self, batch: int, heads: int, q_tokens: int, k_tokens: int) -> None:
         """One row a head."""

@@ -1,6 +1,6 @@
 """`attend`: attention as a function of query, key and value."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,8 +8,19 @@ from torch import Tensor
 from regard.attention import paths
 from regard.attention.call import make_call
 from regard.attention.masks import Mask
+from regard.attention.multihead import Tap
 from regard.attention.normalizers import Normalizer
 from regard.attention.scores import Score
+
+
+class Taps(NamedTuple):
+    """Where the call and the mixed values of every `attend` pass, for forward hooks."""
+
+    call: Tap
+    mixed: Tap
+
+
+taps = Taps(Tap(), Tap())
 
 
 def attend(
@@ -62,7 +73,7 @@ def attend(
         dropout=dropout,
         training=training,
     )
-    return paths.choose(call, path).run(call)
+    return taps.mixed(paths.choose(call, path).run(taps.call(call)))
 
 
 def explain_path(

@@ -101,8 +101,12 @@ class MultiHeadAttention(nn.Module):
             if isinstance(score, str)
             else scores.resolve(score)
         )
-        self.normalizer = normalizers.resolve(normalizer)
-        self.position = position
+        self.normalizer = (
+            normalizers.create(normalizer)
+            if isinstance(normalizer, str)
+            else normalizers.resolve(normalizer)
+        )
+        self.position: Any = position
         self.q, self.k, self.v = Tap(), Tap(), Tap()
         self.scores, self.weights, self.mixed = Tap(), Tap(), Tap()
         self.call = Tap()
@@ -146,30 +150,26 @@ class MultiHeadAttention(nn.Module):
         self._check_width("query", query, self.query)
         self._check_width("key", key, self.key)
         self._check_width("value", value, self.value)
-        if not cross:
-            if key_positions is None:
-                key_positions = query_positions
-            if cache is not None and key_positions is None:
-                key_positions = cache.next_positions(key.shape[1], key.device)
-            if query_positions is None:
-                query_positions = key_positions
+        if not cross and key_positions is None:
+            key_positions = query_positions
+        if cache is not None and key_positions is None:
+            key_positions = cache.next_positions(key.shape[1], key.device)
+        if not cross and query_positions is None:
+            query_positions = key_positions
 
         q = self.query_norm(self._split(self.query(query), self.heads))
         k = self.key_norm(self._split(self.key(key), self.kv_heads))
         v = self._split(self.value(value), self.kv_heads)
-        rotates = self._acts("rotate")
-        if rotates:
-            q = self.position.rotate(q, _or_indices(query_positions, q))  # pyright: ignore
-            k = self.position.rotate(k, _or_indices(key_positions, k))  # pyright: ignore
+        if self._acts("rotate"):
+            q = self.position.rotate(q, _or_indices(query_positions, q))
+            k = self.position.rotate(k, _or_indices(key_positions, k))
         q, k, v = self.q(q), self.k(k), self.v(v)
         if cache is not None:
             k, v, key_positions = cache.append(k, v, _rows(_or_indices(key_positions, k)))
 
         biases = [] if bias is None else [bias]
         if self._acts("bias"):
-            own = self.position.bias(  # pyright: ignore
-                _or_indices(query_positions, q), _or_indices(key_positions, k)
-            )
+            own = self.position.bias(_or_indices(query_positions, q), _or_indices(key_positions, k))
             biases += [] if own is None else [own]
         call = self.call(
             make_call(
@@ -194,7 +194,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _acts(self, place: str) -> bool:
-        return self.position is not None and place in self.position.places  # pyright: ignore
+        return self.position is not None and place in self.position.places
 
     @staticmethod
     def _split(x: Tensor, heads: int) -> Tensor:

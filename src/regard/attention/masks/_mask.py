@@ -54,10 +54,9 @@ class Mask:
     ) -> Bool[Tensor, "_ _ _ _"]:
         """The whole mask for these positions, broadcastable to (B, H, Tq, Tk): to look at."""
         queries, keys = len(query_positions), len(key_positions)
-        batch = self.batch_size or 1
         return self.allows(
             Rectangle(
-                slice(0, batch),
+                slice(0, self.batch_size),
                 slice(0, queries),
                 slice(0, keys),
                 query_positions[None],
@@ -66,9 +65,9 @@ class Mask:
         )
 
     @property
-    def batch_size(self) -> int | None:
-        """How many sequences the mask tells apart, or None if it treats all alike."""
-        return None
+    def batch_size(self) -> int:
+        """How many sequences the mask tells apart, 1 if it treats all alike."""
+        return 1
 
     def __and__(self, other: "Mask | Tensor") -> "Mask":
         return _Both(self, as_mask(other))
@@ -95,8 +94,8 @@ class _Pair(Mask):
         return self.first.positional or self.second.positional
 
     @property
-    def batch_size(self) -> int | None:
-        return self.first.batch_size or self.second.batch_size
+    def batch_size(self) -> int:
+        return max(self.first.batch_size, self.second.batch_size)
 
     def check(self, batch: int, heads: int, q_tokens: int, k_tokens: int) -> None:
         self.first.check(batch, heads, q_tokens, k_tokens)
@@ -137,7 +136,7 @@ class _Not(Mask):
         return self.mask.positional
 
     @property
-    def batch_size(self) -> int | None:
+    def batch_size(self) -> int:
         return self.mask.batch_size
 
     def check(self, batch: int, heads: int, q_tokens: int, k_tokens: int) -> None:

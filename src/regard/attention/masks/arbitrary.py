@@ -47,9 +47,9 @@ class Arbitrary(Mask):
             )
 
     @property
-    def batch_size(self) -> int | None:
-        """One rectangle a sequence, unless all are alike."""
-        return self.allowed.shape[0] if self.allowed.shape[0] > 1 else None
+    def batch_size(self) -> int:
+        """One rectangle a sequence."""
+        return self.allowed.shape[0]
 
     def __repr__(self) -> str:
         return f"Arbitrary({'×'.join(map(str, self.allowed.shape))})"

@@ -60,7 +60,7 @@ class Documents(Mask):
                 )
 
     @property
-    def batch_size(self) -> int | None:
+    def batch_size(self) -> int:
         """One row of numbers a sequence."""
         return max(self.query.shape[0], self.key.shape[0])
 

@@ -50,7 +50,7 @@ class Padding(Mask):
             )
 
     @property
-    def batch_size(self) -> int | None:
+    def batch_size(self) -> int:
         """One row a sequence."""
         return self.real.shape[0]
 

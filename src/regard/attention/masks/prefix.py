@@ -51,9 +51,9 @@ class Prefix(Mask):
             raise ShapeError(f"Prefix has {len(self.length)} lengths, but the batch is {batch}")
 
     @property
-    def batch_size(self) -> int | None:
+    def batch_size(self) -> int:
         """One length a sequence, if a tensor."""
-        return len(self.length) if isinstance(self.length, Tensor) else None
+        return len(self.length) if isinstance(self.length, Tensor) else 1
 
     def __repr__(self) -> str:
         return f"Prefix({self.length if isinstance(self.length, int) else len(self.length)})"

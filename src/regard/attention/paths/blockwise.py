@@ -111,6 +111,11 @@ class _Blocks(torch.autograd.Function):
     def forward(ctx: Any, job: _Job, *inputs: Tensor) -> Tensor:
         ctx.job = job
         ctx.save_for_backward(*inputs)
+        device = inputs[0].device.type
+        # Backward runs outside of the caller's autocast, and must compute what forward did.
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
         tensors = job.tensors(inputs)
         value = tensors.value
         output = value.new_empty(*tensors.query.shape[:3], value.shape[-1])
@@ -136,8 +141,9 @@ class _Blocks(torch.autograd.Function):
             for x, want in zip(inputs, wanted, strict=True)
         ]
         tensors = job.tensors(inputs)
-        for rectangle in job.rectangles():
-            _add_gradients(job, tensors.cut(rectangle), rectangle, upstream[0], wanted, sums)
+        with ctx.autocast:
+            for rectangle in job.rectangles():
+                _add_gradients(job, tensors.cut(rectangle), rectangle, upstream[0], wanted, sums)
         return None, *(
             None if total is None else total.to(x.dtype)
             for x, total in zip(inputs, sums, strict=True)
