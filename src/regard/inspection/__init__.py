@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.inspection.record import AttentionRecord
     from regard.inspection.tracing import Trace, trace, trace_windows
+    from regard.inspection.watching import watch
 
 _HOME = {
     "AttentionRecord": "regard.inspection.record",
     "Trace": "regard.inspection.tracing",
     "trace": "regard.inspection.tracing",
     "trace_windows": "regard.inspection.tracing",
+    "watch": "regard.inspection.watching",
 }
 
-__all__ = ["AttentionRecord", "Trace", "trace", "trace_windows"]
+__all__ = ["AttentionRecord", "Trace", "trace", "trace_windows", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -77,6 +77,7 @@ class Arithmetic:
         return found
 
 
+@torch.no_grad()
 def arithmetic(record: AttentionRecord, head: int, row: int, col: int) -> Arithmetic:
     """The numbers behind the weight of key `col` for query `row`."""
     if not 0 <= row < record.q_tokens or not 0 <= col < record.k_tokens:

@@ -60,6 +60,28 @@ class ScaledBy(Score):
         return f"{self.scale:g}"
 
 
+class Projected(Score):
+    """A score whose part a token is done already: the rule over features that are given."""
+
+    def __init__(self, score: Score, tensors: definition.Tensors):
+        super().__init__()
+        self.score = score
+        self.given = tensors.query_features, tensors.key_features
+        self.parameters_of_rule = tensors.score_parameters
+
+    def project(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """The features that were given, whatever comes."""
+        return self.given
+
+    def rule(self, query_rows: Tensor, key_rows: Tensor, *parameters: Tensor) -> Tensor:
+        """The rule of the score itself."""
+        return self.score.rule(query_rows, key_rows, *parameters)
+
+    def rule_parameters(self) -> tuple[Tensor, ...]:
+        """Those of the score itself."""
+        return self.parameters_of_rule
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionRecord:
     """What one layer's attention was given, for one text, and what it gave.
@@ -115,6 +137,7 @@ class AttentionRecord:
         return self.call.key.shape[2]
 
     @property
+    @torch.no_grad()
     def scale(self) -> float | None:
         """What q · k is multiplied with; None where the score is no dot product."""
         dot = self.call.score.as_dot(self.call.query[..., :1, :], self.call.key[..., :1, :])
@@ -189,6 +212,7 @@ class AttentionRecord:
         """The key/value head that a head reads."""
         return head // self.call.group
 
+    @torch.no_grad()
     def features(
         self, head: int
     ) -> tuple[Float[Tensor, "q_tokens width"], Float[Tensor, "k_tokens width"]] | None:
@@ -263,9 +287,17 @@ class AttentionRecord:
         lines = [self._whole_rows(head, line[0].rows) for line in self._blocks(rows, None)]
         return torch.cat([line[:, columns] for line in lines])
 
+    @torch.no_grad()
     def double_row(self, row: int) -> "AttentionRecord":
         """One row of the record in float64, against all keys, by index row 0."""
-        call = self.call
+        call = replace(
+            self.call,
+            query=self.call.query.double(),
+            key=self.call.key.double(),
+            value=self.call.value.double(),
+            score=deepcopy(self.call.score).double(),
+            normalizer=deepcopy(self.call.normalizer).double(),
+        )
         rectangle = call.rectangle(slice(row, row + 1))
         may = definition.allowed(call, rectangle)
         tensors = definition.tensors_of(call).cut(rectangle)
@@ -275,11 +307,8 @@ class AttentionRecord:
             self,
             call=replace(
                 call,
-                query=call.query[:, :, row : row + 1].double(),
-                key=call.key.double(),
-                value=call.value.double(),
-                score=deepcopy(call.score).double(),
-                normalizer=deepcopy(call.normalizer).double(),
+                query=tensors.query,
+                score=Projected(call.score, tensors) if call.score.learned else call.score,
                 mask=None if may is None else Arbitrary(may),
                 biases=tuple(DenseBias(values.double()) for values in biases),
                 query_positions=call.query_positions[:, row : row + 1],

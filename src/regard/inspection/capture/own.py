@@ -4,8 +4,8 @@
 `mixed`; queries and keys before rotation are what its two norms give.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,25 +90,21 @@ def _bias_of(bias: Bias, item: int) -> Bias:
     return bias
 
 
-@contextmanager
-def watching(model: nn.Module) -> Iterator[list[Seen]]:
-    """Every call of regard's attention layers in `model` until the context ends, in order."""
-    seen: list[Seen] = []
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if isinstance(module, MultiHeadAttention):
-                for hook in _hooks(name, module, model, seen):
-                    stack.callback(hook.remove)
-        yield seen
+def hooks(model: nn.Module, keep: Callable[[Seen], None]) -> Iterator[Any]:
+    """The hooks on every attention layer of regard in a module."""
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            yield from _hooks(name, module, model, keep)
 
 
 def _hooks(
-    name: str, module: MultiHeadAttention, model: nn.Module, seen: list[Seen]
+    name: str, module: MultiHeadAttention, model: nn.Module, keep: Callable[[Seen], None]
 ) -> Iterator[Any]:
     before: dict[str, Tensor] = {}
     rotates = "rotate" in getattr(module.position, "places", ())
+    running: list[Seen] = []
 
-    def keep(part: str) -> Any:
+    def keep_output(part: str) -> Any:
         def hook(_: nn.Module, args: Any, output: Tensor) -> None:
             before[part] = output.detach()
 
@@ -120,21 +116,21 @@ def _hooks(
     def called(_: nn.Module, args: Any, call: Call) -> None:
         past = before["k"].shape[2] != call.key.shape[2]
         turned = rotates and not past
-        seen.append(
-            Seen(
-                name=name,
-                call=call,
-                residual=before.get("residual"),
-                q_unrotated=before["q"] if turned else None,
-                k_unrotated=before["k"] if turned else None,
-            )
+        seen = Seen(
+            name=name or type(module).__name__,
+            call=call,
+            residual=before.get("residual"),
+            q_unrotated=before["q"] if turned else None,
+            k_unrotated=before["k"] if turned else None,
         )
+        running[:] = [seen]
+        keep(seen)
 
     def mixed(_: nn.Module, args: Any, output: Tensor) -> None:
-        seen[-1].mixed = output.detach()
+        running[0].mixed = output.detach()
 
-    yield module.query_norm.register_forward_hook(keep("q"))
-    yield module.key_norm.register_forward_hook(keep("k"))
+    yield module.query_norm.register_forward_hook(keep_output("q"))
+    yield module.key_norm.register_forward_hook(keep_output("k"))
     yield module.call.register_forward_hook(called)
     yield module.mixed.register_forward_hook(mixed)
     parent = name.rpartition(".")[0]
@@ -159,7 +155,10 @@ def trace_model(
     text = texts[choose(item, len(texts))]
     if not text.strip():
         raise DataError("the text is empty")
-    with watching(model) as seen:
+    seen: list[Seen] = []
+    with ExitStack() as stack:
+        for hook in hooks(model, seen.append):
+            stack.callback(hook.remove)
         model.logits([text])
     made = [one.record(layer, 0) for layer, one in enumerate(seen)]
     if not made:
