@@ -191,6 +191,12 @@ def test_blocks_change_nothing(data):
         assert len({n.token for n in some}) == len(some)
 
 
+def test_equal_words_stand_in_the_order_of_the_rows():
+    vectors = WordVectors(["a", "b", "c", "d"], np.ones((4, 2)))
+    assert [n.token for n in vectors.nearest("c", top=3)] == ["a", "b", "d"]
+    assert [n.token for n in vectors.nearest("c", top=2)] == ["a", "b"]
+
+
 def test_zero_vectors_are_similar_to_nothing():
     vectors = WordVectors(["a", "b"], np.array([[0, 0], [1, 2.0]]))
     assert vectors.similarity("a", "b") == 0

@@ -20,6 +20,7 @@ from regard.vectors import formats
 from regard.vectors.count_file import read_counts, write_counts
 from regard.vectors.formats._format import Reading, Table
 from regard.vectors.gensim_names import GensimNames
+from regard.vectors.search import keep_best
 from regard.vectors.subwords import Subwords
 
 if TYPE_CHECKING:
@@ -464,40 +465,28 @@ class WordVectors(GensimNames):
         norms = self.norms
         for start, block in self.blocks(candidates, len(queries)):
             lengths = norms[candidates[start : start + len(block)]]
-            yield start, (block @ queries.T).T / np.where(lengths > 0, lengths, 1)
+            cosines = queries @ block.T
+            cosines /= np.where(lengths > 0, lengths, 1)
+            yield start, cosines
 
     def best_rows(
         self, queries: np.ndarray, top: int, candidates: np.ndarray, excluded: list[list[int]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (N, top) and cosines (N, top), best first; -1 where there are fewer candidates.
+        """Rows and cosines, each (N, top), best first; row -1 where there are fewer candidates.
 
-        One block of vectors is in use at a time.
+        `excluded` lists rows to leave out for each query. One block of vectors is in use at a time.
         """
         if top < 1:
             raise OptionError(f"top must be 1 or more, not {top}")
-        count = len(queries)
-        best_rows = np.full((count, top), -1)
-        best = np.full((count, top), -np.inf, self._compute_dtype)
-        banned = np.array(
-            [(query, row) for query, rows in enumerate(excluded) for row in rows], np.int64
-        ).reshape(-1, 2)
+        shape = len(queries), max(1, min(top, len(candidates)))
+        best_rows = np.full(shape, -1, np.int64)
+        best = np.full(shape, -np.inf, self._compute_dtype)
+        left_out = np.full((len(queries), max(map(len, excluded), default=0)), -1, np.int64)
+        for query, rows in enumerate(excluded):
+            left_out[query, : len(rows)] = rows
         for start, cosines in self.cosines(queries, candidates):
             some = candidates[start : start + cosines.shape[1]]
-            place = np.searchsorted(some, banned[:, 1])
-            here = (place < len(some)) & (some[np.minimum(place, len(some) - 1)] == banned[:, 1])
-            cosines[banned[here, 0], place[here]] = -np.inf
-            if len(some) > top:
-                chosen = np.argpartition(-cosines, top - 1, axis=1)[:, :top]
-                cosines = np.take_along_axis(cosines, chosen, 1)
-                block_rows = some[chosen]
-            else:
-                block_rows = np.broadcast_to(some, cosines.shape)
-            cosines = np.concatenate([best, cosines], 1)
-            rows = np.concatenate([best_rows, block_rows], 1)
-            rows[np.isneginf(cosines)] = -1
-            order = np.lexsort((rows, -cosines), axis=1)[:, :top]
-            best = np.take_along_axis(cosines, order, 1)
-            best_rows = np.take_along_axis(rows, order, 1)
+            keep_best(cosines, some, left_out, best, best_rows)
         return best_rows, best
 
 
