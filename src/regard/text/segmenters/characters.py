@@ -22,8 +22,8 @@ _PLAIN = regex.compile(
 class Characters(Segmenter):
     """One token per grapheme cluster, white space too.
 
-    >>> Characters()("e\u0301a 🇨🇳").tokens
-    ['é', 'a', ' ', '🇨🇳']
+    >>> Characters()("洋葱 👨‍👩‍👧").tokens
+    ['洋', '葱', ' ', '👨\\u200d👩\\u200d👧']
     """
 
     def segment(self, text: str) -> Tokens:
