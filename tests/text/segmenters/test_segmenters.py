@@ -1,6 +1,7 @@
 from functools import cache
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -175,3 +176,9 @@ def test_settings_without_a_name_are_refused():
 @given(st.text(st.sampled_from([c for c in map(chr, range(0x3001)) if c.isspace()] + [*"ab我"])))
 def test_white_space_is_what_python_splits_at(text):
     assert segmenter_of("whitespace")(text).tokens == text.split()
+
+
+def test_characters_are_the_clusters_of_the_standard():
+    for start in range(0, 0x30000, 0x1000):
+        text = "".join(chr(c) for c in range(start, start + 0x1000) if not 0xD800 <= c < 0xE000)
+        assert segmenter_of("characters")(text).tokens == regex.findall(r"\X", text)
