@@ -344,7 +344,7 @@ class Trainer:
         names = [("negative_sampling", LOSS_NEGATIVES)] if self.settings.negatives else []
         return names + ([("hierarchical_softmax", LOSS_TREE)] if self.rules.tree else [])
 
-    def _loss(self, place: int) -> tuple[float, float]:
+    def _loss(self, place: int) -> tuple[float, int]:
         loss = sum(float(worker.numbers[place]) for worker in self.workers)
         return loss, sum(int(worker.counts[EXAMPLES]) for worker in self.workers)
 
