@@ -48,6 +48,18 @@ def test_several_biases_add():
     torch.testing.assert_close(rows.scores(both), rows.scores(one) + dense)
 
 
+def test_a_table_used_twice_has_its_gradient_once():
+    q, k, v = qkv()
+    options = {"query_positions": torch.arange(TQ), "key_positions": torch.arange(TK)}
+    values = table().requires_grad_()
+    gradients = []
+    for path in ("reference", "blockwise"):
+        bias = [RelativeBias(values, -6), RelativeBias(values, -6)]
+        output = attend(q, k, v, bias=bias, path=path, **options)
+        gradients.append(torch.autograd.grad(output.sin().sum(), values)[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def test_a_rule_gets_what_the_score_gets():
     q, k, v = qkv()
     seen = []

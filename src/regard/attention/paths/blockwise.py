@@ -57,11 +57,13 @@ def block_rows(call: Call) -> int:
 def run_in_blocks(call: Call, rows: int) -> Tensor:
     """The output of the call, computed `rows` rows of one sequence at a time."""
     tensors = tensors_of(call)
-    learned = (
+    every = (
         *tensors.score_parameters,
         *tensors.normalizer_parameters,
         *(t for bias in call.biases for t in bias.tensors),
     )
+    # One tensor used twice is one input, or its gradient would count twice.
+    learned = tuple({id(t): t for t in every}.values())
     job = _Job(call, learned, tensors.score_parameters, tensors.normalizer_parameters, rows)
     return _Blocks.apply(job, *tensors[:5], *learned)  # pyright: ignore[reportReturnType]
 
