@@ -31,7 +31,8 @@ class Family(Generic[Member]):
     def names(self) -> list[str]:
         """The members' names, sorted."""
         spec = util.find_spec(self.package)
-        assert spec is not None and spec.submodule_search_locations is not None
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
         modules = pkgutil.iter_modules(spec.submodule_search_locations)
         return sorted(m.name for m in modules if not m.name.startswith("_"))
 

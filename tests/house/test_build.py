@@ -24,7 +24,8 @@ def project(tmp_path):
     web = tmp_path / "web"
     web.mkdir()
     build = (
-        "const fs = require('fs'); fs.mkdirSync('../src/regard/explorer/static', {recursive: true});"
+        "const fs = require('fs');"
+        "fs.mkdirSync('../src/regard/explorer/static', {recursive: true});"
         "fs.writeFileSync('../src/regard/explorer/static/app.js', 'built')"
     )
     (web / "build.cjs").write_text(build)
