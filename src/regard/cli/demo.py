@@ -33,7 +33,11 @@ def demo(
     console = Console()
     reviews = write_reviews(output / "reviews.tsv")
     console.print("regard demo: is a review positive or negative?", style="bold")
-    config = ClassifyConfig(data=DataSettings(train=reviews), training=TrainingSettings(epochs=4))
+    config = ClassifyConfig(
+        data=DataSettings(train=reviews),
+        encoder=EncoderSettings(width=128, layers=1),
+        training=TrainingSettings(epochs=4),
+    )
     run = fit(config, output, overwrite=(output / CONFIG).exists())
     report_run(run)
     figures = write_figures(run, output)
