@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard import attention, positions, text
     from regard.attention import MultiHeadAttention, attend, explain_path
+    from regard.inspection import Trace, trace, trace_windows, watch
     from regard.models import load
     from regard.positions.sinusoidal import PositionalEncoding
     from regard.training import ClassifyConfig, fit
@@ -20,12 +21,16 @@ _HOME = {
     "ClassifyConfig": "regard.training",
     "MultiHeadAttention": "regard.attention",
     "PositionalEncoding": "regard.positions.sinusoidal",
+    "Trace": "regard.inspection",
     "Word2Vec": "regard.vectors",
     "WordVectors": "regard.vectors",
     "attend": "regard.attention",
     "explain_path": "regard.attention",
     "fit": "regard.training",
     "load": "regard.models",
+    "trace": "regard.inspection",
+    "trace_windows": "regard.inspection",
+    "watch": "regard.inspection",
 }
 _FOLDERS = ("attention", "positions", "text")
 
@@ -33,6 +38,7 @@ __all__ = [
     "ClassifyConfig",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "Trace",
     "Word2Vec",
     "WordVectors",
     "attend",
@@ -42,6 +48,9 @@ __all__ = [
     "load",
     "positions",
     "text",
+    "trace",
+    "trace_windows",
+    "watch",
 ]
 
 

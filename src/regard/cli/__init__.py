@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "Measure a trained model on labelled texts.",
     "predict": "Label texts with a trained model.",
     "plot": "Draw figures.",
+    "trace": "Show what a model attends to in a text.",
     "vectors": "Train word vectors, ask them, judge them, convert their files.",
 }
 """Modules of this package; each has an `app`, imported when its command is given."""

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,27 @@ def open_folder(name: str | Path, trust_remote_code: bool = False) -> tuple[nn.M
     import transformers
 
     _refuse_remote_code(name, trust_remote_code)
+    with _quietly():
+        return _open(transformers, name, trust_remote_code)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the progress bars and remarks of transformers."""
+    from transformers.utils import logging
+
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _open(transformers: Any, name: str | Path, trust_remote_code: bool) -> tuple[nn.Module, Any]:
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
         named = (getattr(config, "architectures", None) or [None])[0]
@@ -349,6 +371,7 @@ def _traces(
     keep = given.keep.to(device)
     tokens, texts, notes = given.tokens, given.texts, list(given.notes)
     name = getattr(model.config, "name_or_path", "") or type(model).__name__
+    name = Path(name).name if Path(name).is_dir() else name
     written: list[Token] = []
     written_text: tuple[str, ...] = ()
     written_keep: Tensor | None = None
@@ -380,7 +403,7 @@ def _traces(
             key_tokens=tokens if kind == "cross" else None,
             texts=written_text if decoded else texts,
             key_texts=texts if kind == "cross" else None,
-            model=str(name),
+            model=name,
             notes=notes,
             part=kind,
         )
