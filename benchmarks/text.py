@@ -101,11 +101,13 @@ def memory(gigabytes: float, folder: Path) -> None:
     path = folder / "zipf.txt"
     words = int(gigabytes * 1e9 / 3.9)
     write_zipf(path, words, types=3_000_000)
+    # VmHWM, the peak since the program began; ru_maxrss would count the parent's memory too.
     program = (
-        "import resource, sys; from regard.text import EncodedCorpus;"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
-        "EncodedCorpus.build(sys.argv[1], sys.argv[2], min_count=5);"
-        "print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "import re, sys; from regard.text import EncodedCorpus\n"
+        "def peak(): return re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"
+        "before = peak()\n"
+        "EncodedCorpus.build(sys.argv[1], sys.argv[2], min_count=5)\n"
+        "print(before, peak())"
     )
     start = time.perf_counter()
     found = subprocess.run(

@@ -92,6 +92,8 @@ def test_what_is_refused():
         Vocabulary.count([["a"]], min_count=0)
     with pytest.raises(OptionError, match=r"^max_size must be more than the 2 special tokens; it"):
         Vocabulary.count([["a"]], max_size=2)
+    with pytest.raises(OptionError, match=r"^specials= names a token twice: <s>, <s>$"):
+        Vocabulary.count([["a"]], specials=("<s>", "<s>"))
     with pytest.raises(OptionError, match=r"^specials= takes a list of tokens; it got the string"):
         Vocabulary(["a"], specials="<unk>")
     with pytest.raises(OptionError, match=r"^id 3 is not in the vocabulary of 3 tokens$"):

@@ -50,17 +50,18 @@ class Vocabulary:
         if isinstance(specials, str):
             raise OptionError(f"specials= takes a list of tokens; it got the string {specials!r}")
         array = to_arrow(list(tokens)) if isinstance(tokens, Sequence) else tokens
+        self._hold(array.cast(pa.large_string()), counts, specials)
+        if len(self._array.unique()) < len(self):
+            repeated = pc.filter(t := self._array.value_counts(), pc.greater(t.field("counts"), 1))
+            raise DataError(f"token {repeated[0]['values'].as_py()!r} stands twice in a vocabulary")
+
+    def _hold(self, array: pa.Array, counts: ArrayLike | None, specials: Sequence[str]) -> None:
         self.specials = tuple(specials)
-        self._array = pa.concat_arrays(
-            [pa.array(self.specials, pa.large_string()), array.cast(pa.large_string())]
-        )
+        self._array = pa.concat_arrays([pa.array(self.specials, pa.large_string()), array])
         size = len(self._array)
         self.counts = np.asarray(np.zeros(size) if counts is None else counts, np.int64)
         if self.counts.shape != (size,):
             raise OptionError(f"{size} tokens (with specials) and {len(self.counts)} counts")
-        if len(self._array.unique()) < size:
-            repeated = pc.filter(t := self._array.value_counts(), pc.greater(t.field("counts"), 1))
-            raise DataError(f"token {repeated[0]['values'].as_py()!r} stands twice in a vocabulary")
 
     @classmethod
     def count(
@@ -117,7 +118,11 @@ class Vocabulary:
         for row in special.tolist():
             ids[row] = list(specials).index(tokens[row].as_py())
         all_counts = np.bincount(ids[ids >= 0], counts[ids >= 0], len(specials) + len(rows))
-        return cls(tokens.take(pa.array(rows)), all_counts, specials), ids
+        # Distinct as they are, the tokens are spared the check, whose hash table would take more
+        # memory than all the rest.
+        made = cls.__new__(cls)
+        made._hold(tokens.take(pa.array(rows)), all_counts, specials)
+        return made, ids
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -241,6 +246,8 @@ def check_limits(min_count: int, max_size: int | None, specials: Sequence[str]) 
     """`OptionError` for limits that no vocabulary can meet."""
     if min_count < 1:
         raise OptionError(f"min_count must be at least 1; it is {min_count}")
+    if len(set(specials)) < len(specials):
+        raise OptionError(f"specials= names a token twice: {', '.join(specials)}")
     if max_size is not None and max_size <= len(specials):
         raise OptionError(
             f"max_size must be more than the {len(specials)} special tokens; it is {max_size}"
