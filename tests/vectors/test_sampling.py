@@ -1,5 +1,7 @@
 """Subsampling, negatives and the tree, against their definitions."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -42,7 +44,7 @@ def test_tree_is_optimal_and_told_apart_by_its_signs(counts):
     starts, points, signs = huffman_tree(counts)
     paths = [
         tuple(zip(points[a:b].tolist(), signs[a:b].tolist(), strict=True))
-        for a, b in zip(starts, starts[1:], strict=False)
+        for a, b in pairwise(starts)
     ]
     assert len(set(paths)) == len(counts)
     assert sum(2.0 ** -len(path) for path in paths) == 1  # Kraft: no room is wasted

@@ -1,7 +1,7 @@
 """Texts as ids, and which row of the tables each word has."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ class Words(NamedTuple):
     rows: np.ndarray
 
 
-def encode_lists(texts: Iterable[list[str]]) -> Encoded:
+def encode_lists(texts: Iterable[Sequence[str]]) -> Encoded:
     """Number the tokens of `texts`, which are read once; the most frequent come first."""
     known: dict[str, int] = {}
     ids, offsets = array("i"), array("q", [0])

@@ -6,7 +6,7 @@ Compositionality" (negative sampling, subsampling); Ji et al. 2016, "Parallelizi
 Shared and Distributed Memory" (negatives shared by a window).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from regard.errors import DataError, OptionError, unknown_name
+from regard.errors import OptionError, unknown_name
 from regard.text import EncodedCorpus, Segmenter
 from regard.vectors.encoding import Encoded, encode_lists, merge_words
 from regard.vectors.trainer import Peers, Trainer
@@ -110,7 +110,7 @@ class Word2Vec(BaseModel):
 
     def fit(
         self,
-        source: str | Path | EncodedCorpus | Iterable[list[str]],
+        source: str | Path | EncodedCorpus | Iterable[Sequence[str]],
         *,
         vectors: WordVectors | None = None,
         segmenter: str | Segmenter = "whitespace",
@@ -164,7 +164,7 @@ class Word2Vec(BaseModel):
 
     def _encode(
         self,
-        source: str | Path | EncodedCorpus | Iterable[list[str]],
+        source: str | Path | EncodedCorpus | Iterable[Sequence[str]],
         folder: Path,
         vectors: WordVectors | None,
         segmenter: str | Segmenter,
@@ -185,9 +185,4 @@ class Word2Vec(BaseModel):
             vocabulary = source.vocabulary
             ids, offsets = np.asarray(source.ids), np.asarray(source.offsets)
             return Encoded(ids, offsets, vocabulary.tokens, np.asarray(vocabulary.counts))
-        if not isinstance(source, Iterable):
-            raise DataError(
-                "Word2Vec.fit takes a path, an EncodedCorpus or lists of tokens; "
-                f"it got {type(source).__name__}"
-            )
         return encode_lists(source)

@@ -348,19 +348,19 @@ def _emit_logistic(builder, scores, chances, count, signs, rate):
     def limited(x: Any, order: str, bound: Any) -> Any:
         return builder.select(builder.fcmp_ordered(order, x, bound), x, bound)
 
-    one = constant(1)
+    one = constant(1.0)
     with cgutils.for_range_slice(builder, _index(0), count, _index(_WIDTH)) as (k, _):
         sign = _load(builder, signs, builder.and_(k, _index(2 * LANES - 1)))
         x = limited(times(_load(builder, scores, k), sign), "<", constant(CLIP))
         x = limited(x, ">", constant(-CLIP))
         y = times(x, constant(-1 / 64))
         e = constant(1 / 120)
-        for coefficient in (1 / 24, 1 / 6, 1 / 2, 1, 1):
+        for coefficient in (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0):
             e = _multiply_add(builder, e, y, constant(coefficient))
         for _ in range(6):
             e = times(e, e)
         p = builder.fdiv(one, builder.fadd(one, e, flags=("fast",)), flags=("fast",))
-        used = builder.fcmp_ordered("!=", sign, constant(0))
+        used = builder.fcmp_ordered("!=", sign, constant(0.0))
         _store(builder, builder.select(used, p, one), chances, k)
         _store(builder, times(times(_splat(builder, rate), sign), times(e, p)), scores, k)
 
