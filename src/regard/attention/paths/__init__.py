@@ -14,7 +14,7 @@ from regard.family import Family
 family: Family[Path] = Family("path", __name__)
 names = family.names
 
-PREFERENCE = ("additive", "relative", "sdpa", "blockwise", "reference")
+PREFERENCE = ("additive", "additive_triton", "relative", "sdpa", "blockwise", "reference")
 """Fastest first; `reference` takes what nobody else does."""
 
 
