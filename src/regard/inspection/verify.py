@@ -1,7 +1,7 @@
 """The badge: sampled rows recomputed in float64, against what the model itself added up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -91,34 +91,56 @@ def _sample(size: int, count: int, generator: torch.Generator) -> list[int]:
 
 
 @torch.no_grad()
-def _row(record: AttentionRecord, row: int) -> tuple[Tensor, Tensor]:
-    """Weights (H, Tk) and Σ weight·v (H, dv) of one row in float64, by the definition."""
-    call = record.double_row(row).call
-    weights = definition.weights(call)[0, :, 0]
-    value = definition.repeat_heads(call.value, call.group)[0]
-    return weights, (weights[:, None] @ value)[:, 0]
+def _weights(record: AttentionRecord, row: int) -> tuple[AttentionRecord, Tensor]:
+    """One row in float64, and its weights (H, Tk), by the definition."""
+    one = record.double_row(row)
+    return one, definition.weights(one.call)[0, :, 0]
 
 
+@torch.no_grad()
 def _compare_output(record: AttentionRecord, row: int) -> tuple[float, float] | None:
-    """Largest difference from the model's own output and what rounding allows; None: no row."""
-    weights, mixed = _row(record, row)
+    """Difference from the model's own output, and what rounding allows, where the first is largest
+    against the second; None where there is nothing to compare.
+    """
+    one, weights = _weights(record, row)
     some = weights.sum(-1) > 0
     if record.mixed is None or not bool(some.any()):
         return None
-    difference = (mixed - record.mixed[:, row].double()).abs().amax(-1)
-    return float(difference[some].max()), _tolerance(record, row)
+    value = definition.repeat_heads(one.call.value, one.call.group)[0]
+    mixed = (weights[:, None] @ value)[:, 0]
+    difference = (mixed - record.mixed[:, row].double()).abs()[some]
+    allowed = _rounding(record, one, weights, value)[some]
+    worst = (difference / allowed).argmax()
+    return float(difference.flatten()[worst]), float(allowed.flatten()[worst])
 
 
-def _tolerance(record: AttentionRecord, row: int) -> float:
-    """Rounding of the scores shifts weights by eps·|score|; rounding of the sum, by eps·|v|."""
-    eps = torch.finfo(record.v.dtype).eps
-    scores = torch.stack([record.scores(h, row) for h in range(record.heads)])
-    size = float(scores[scores.isfinite()].abs().max())
-    return eps * (16 + 4 * size) * float(record.v.abs().max())
+def _rounding(
+    record: AttentionRecord, one: AttentionRecord, weights: Tensor, value: Tensor
+) -> Tensor:
+    """How far rounding may move Σ weight·v, (H, dv).
+
+    A score s is rounded to the model's dtype on its way (by eps·|s|), after a sum of products in
+    float32 at least (by eps₃₂·Σ|q·k|). A shift of e in s changes its weight by e·weight in a
+    softmax, by e at most in other normalizers; weights, products and the sum are rounded once more.
+    """
+    eps, eps32 = torch.finfo(record.v.dtype).eps, torch.finfo(torch.float32).eps
+    bare = definition.scores(replace(one.call, mask=None, biases=()))[0, :, 0]
+    scores = definition.scores(one.call)[0, :, 0]
+    size = bare.abs() + scores.masked_fill(~scores.isfinite(), 0.0).abs()
+    products = bare.abs().amax(-1, keepdim=True)
+    if record.scale is not None:
+        key = definition.repeat_heads(one.call.key, one.call.group)[0]
+        products = (one.q.abs() @ key.abs().transpose(-1, -2))[:, 0] * abs(record.scale)
+    shift = 4 * eps * (1 + size) + 8 * eps32 * products
+    moves = (weights if record.is_softmax else scores.isfinite()) * shift
+    magnitude = value.abs()
+    moved = (moves[:, None] @ magnitude)[:, 0]
+    scaled = moves.sum(-1, keepdim=True) * (weights[:, None] @ magnitude)[:, 0]
+    return moved + scaled + torch.finfo(record.v.dtype).tiny
 
 
 def _check_row(record: AttentionRecord, row: int) -> Verification:
-    weights, _ = _row(record, row)
+    _, weights = _weights(record, row)
     ours = torch.cat([record.weights(head, row) for head in range(record.heads)]).double()
     empty = weights.sum(-1) == 0
     sums = ours.sum(-1)[~empty]
