@@ -480,6 +480,21 @@ def test_own_format_is_mapped_not_read(tmp_path):
     same(WordVectors.load(tmp_path / "v.safetensors"), table())
 
 
+def test_mapped_words_are_found_before_and_after_they_are_numbered(tmp_path):
+    words = [f"词{i}" for i in range(70)]
+    table(words).save(tmp_path / "v.safetensors")
+    loaded = WordVectors.load(tmp_path / "v.safetensors")
+    assert [loaded.row(word) for word in words] == list(range(70))
+    for mapped in (WordVectors.load(tmp_path / "v.safetensors"), loaded):
+        assert mapped.row("无") is None
+        assert mapped.row("\ud800") is None
+        assert "词69" in mapped
+        assert 5 not in mapped
+        assert mapped.nearest("词7", top=1) == loaded.nearest("词7", top=1)
+        with pytest.raises(KeyError, match="no vector for '词70'"):
+            mapped["词70"]
+
+
 def test_foreign_and_damaged_safetensors(tmp_path):
     path = tmp_path / "v.safetensors"
     save_file({"weight": np.ones((2, 3), np.float32)}, path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from regard.errors import DataError, OptionError, ShapeError
 from regard.vectors import formats
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 22
 _SPELLINGS = 100_000
+_SCANS = 50
 
 
 class Neighbor(NamedTuple):
@@ -85,6 +87,7 @@ class WordVectors(GensimNames):
         self.subwords = subwords
         self._rows_by_token: dict[str, int] | None = None
         self._norms: np.ndarray | None = None
+        self._scans = 0
 
     # Files
 
@@ -185,6 +188,22 @@ class WordVectors(GensimNames):
             self._rows_by_token = dict(pairs)
         return self._rows_by_token
 
+    def row(self, token: str) -> int | None:
+        """The row of `token`, None if the table does not hold it.
+
+        Words that are mapped from a file are looked through a few times before they are all
+        numbered, which takes as long as some hundred looks: a table of millions answers at once.
+        """
+        mapped = self._tokens
+        if not isinstance(mapped, pa.LargeStringArray) or self._scans >= _SCANS:
+            return self.rows.get(token)
+        self._scans += 1
+        try:
+            row = pc.index(mapped, pa.scalar(token, pa.large_string())).as_py()
+        except UnicodeEncodeError:
+            return None
+        return None if row < 0 else row
+
     @property
     def norms(self) -> np.ndarray:
         """The length of each vector (V,), computed block by block and kept until an update."""
@@ -199,7 +218,7 @@ class WordVectors(GensimNames):
         return len(self._matrix)
 
     def __contains__(self, token: object) -> bool:
-        return token in self.rows
+        return isinstance(token, str) and self.row(token) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tokens)
@@ -227,7 +246,7 @@ class WordVectors(GensimNames):
             self._require(tokens)
         vectors = np.empty((len(tokens), self.size), self._matrix.dtype)
         for at, token in enumerate(tokens):
-            row = self.rows.get(token)
+            row = self.row(token)
             if row is not None:
                 vectors[at] = self._matrix[row]
             elif self.subwords:
@@ -235,7 +254,7 @@ class WordVectors(GensimNames):
         return vectors
 
     def _require(self, tokens: Sequence[str]) -> None:
-        unknown = [token for token in dict.fromkeys(tokens) if token not in self.rows]
+        unknown = [token for token in dict.fromkeys(tokens) if self.row(token) is None]
         if unknown:
             raise UnknownWordError(
                 "; ".join(self._unknown(token) for token in unknown[:5])
@@ -425,7 +444,8 @@ class WordVectors(GensimNames):
         else:
             tokens = [query] if isinstance(query, str) else list(query)
             vectors = self._vectors(tokens).astype(self._compute_dtype)
-            known = [[self.rows[token]] if token in self.rows else [] for token in tokens]
+            rows = [self.row(token) for token in tokens]
+            known = [[] if row is None else [row] for row in rows]
         return _normalized(vectors), known
 
     def _candidates(self, restrict: int | Sequence[str] | None) -> np.ndarray:
