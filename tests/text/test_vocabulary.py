@@ -128,13 +128,15 @@ def test_the_census_numbers_for_ever(batches):
         asked.extend(dictionary.tokens().to_pylist())
         numbers.extend(census.add(dictionary, counts))
     numbers.extend(census.finish())
+    seen, distinct = census.seen, len(census)
     found, counts, all_numbers = census.total()
     truth = Counter()
     for batch in batches:
         for token, count in batch:
             truth[token] += count
     assert dict(zip(found.to_pylist(), counts.tolist(), strict=True)) == truth
-    assert len(found) == len(census) == len(truth)
+    assert len(found) == distinct == len(truth)
+    assert seen == truth.total()
     name_of = dict(zip(all_numbers.tolist(), found.to_pylist(), strict=True))
     assert [name_of[n] for n in np.concatenate([*numbers, []]).astype(int).tolist()] == asked
 

@@ -101,18 +101,15 @@ class EncodedCorpus:
             texts = chunked(source)  # type: ignore[arg-type]
         with new_folder(folder) as new, _Spools(new) as spools:
             census = _count(texts, segmenter, spools, threads or min(_cores(), 8))
-            tokens, counts, numbers = census.total()
+            seen = census.seen
             if vocabulary is None:
-                vocabulary, ids = Vocabulary.from_counts(
-                    tokens, counts, min_count, max_size, specials
-                )
+                vocabulary, id_of = _settle(census, min_count, max_size, specials)
             else:
-                ids = vocabulary.encode_array(tokens)
-            id_of = np.full(numbers.max(initial=0) + 1, -1, np.int32)
-            id_of[numbers] = ids
+                id_of = _look_up(census, vocabulary)
+            del census
             totals = _write_ids(new, spools, id_of)
             if totals["tokens"] == 0:
-                raise _nothing_left(source, int(counts.sum()), min_count)
+                raise _nothing_left(source, seen, min_count)
             if sources is not None and before != [_stamp(one) for one in sources]:
                 raise DataError(f"{source} changed while it was read; encode it again")
             vocabulary.save(new / VOCABULARY)
@@ -281,6 +278,27 @@ def _batches(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _settle(
+    census: Census, min_count: int, max_size: int | None, specials: Sequence[str]
+) -> tuple[Vocabulary, np.ndarray]:
+    """The vocabulary of all that was counted, and the id of each number: −1 is dropped."""
+    tokens, counts, numbers = census.total()
+    vocabulary, ids = Vocabulary.from_counts(tokens, counts, min_count, max_size, specials)
+    return vocabulary, _by_number(numbers, ids)
+
+
+def _look_up(census: Census, vocabulary: Vocabulary) -> np.ndarray:
+    """The id in `vocabulary` of each number: −1 is dropped."""
+    tokens, _, numbers = census.total()
+    return _by_number(numbers, vocabulary.encode_array(tokens))
+
+
+def _by_number(numbers: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    id_of = np.full(numbers.max(initial=0) + 1, -1, np.int32)
+    id_of[numbers] = ids
+    return id_of
 
 
 def _write_ids(folder: Path, spools: _Spools, id_of: np.ndarray) -> dict[str, int]:

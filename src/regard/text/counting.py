@@ -67,9 +67,7 @@ class Census:
     """
 
     def __init__(self, merge_at: int = MERGE_AT) -> None:
-        kinds = [pa.uint64(), pa.large_string()] * (SHARDS // 2)
-        self._shards = [pa.array([], kind) for kind in kinds]
-        self._counts = [np.zeros(0, np.int64) for _ in kinds]
+        self._clear()
         self._merge_at = merge_at
         self._waiting: list[tuple[Dictionary, np.ndarray]] = []
         self._entries = 0
@@ -99,14 +97,29 @@ class Census:
         self._waiting, self._entries = [], 0
         return numbers
 
+    @property
+    def seen(self) -> int:
+        """How many tokens were counted, equal ones too."""
+        return sum(int(counts.sum()) for counts in self._counts)
+
     def total(self) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-        """All tokens, how often each occurs, and its number."""
-        short, long = self._shards[0::2], self._shards[1::2]
-        tokens = Dictionary(pa.concat_arrays(short), pa.concat_arrays(long)).tokens()
+        """All tokens, how often each occurs, and its number; the census is empty afterwards."""
         order = [*range(0, SHARDS, 2), *range(1, SHARDS, 2)]
         counts = np.concatenate([self._counts[part] for part in order])
-        numbers = [np.arange(len(self._shards[part])) * SHARDS + part for part in order]
+        sizes = [len(self._shards[part]) for part in order]
+        numbers = [
+            np.arange(size, dtype=np.int32) * SHARDS + part
+            for size, part in zip(sizes, order, strict=True)
+        ]
+        short, long = self._shards[0::2], self._shards[1::2]
+        self._clear()
+        tokens = Dictionary(pa.concat_arrays(short), pa.concat_arrays(long)).tokens()
         return tokens, counts, np.concatenate(numbers)
+
+    def _clear(self) -> None:
+        kinds = [pa.uint64(), pa.large_string()] * (SHARDS // 2)
+        self._shards = [pa.array([], kind) for kind in kinds]
+        self._counts = [np.zeros(0, np.int64) for _ in kinds]
 
     def _merge(self, kind: int, numbers: list[np.ndarray]) -> None:
         """Merges all short (`kind` 0) or long (1) entries; fills in their `numbers`."""

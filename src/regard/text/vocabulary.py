@@ -108,10 +108,9 @@ class Vocabulary:
         wanted[special] = False
         rows = np.flatnonzero(wanted)
         table = pa.table({"token": tokens.take(pa.array(rows)), "count": counts[rows]})
-        order = [("count", "descending"), ("token", "ascending")]
-        rows = rows[pc.sort_indices(table, order)][
-            : None if max_size is None else max_size - len(specials)
-        ]
+        order = pc.sort_indices(table, [("count", "descending"), ("token", "ascending")])
+        del table
+        rows = rows[order][: None if max_size is None else max_size - len(specials)]
         unknown = list(specials).index(UNKNOWN) if UNKNOWN in specials else -1
         ids = np.full(len(tokens), unknown, np.int32)
         ids[rows] = np.arange(len(specials), len(specials) + len(rows))

@@ -93,7 +93,8 @@ def test_normalizing_keeps_offsets_true(name, text):
         alone = before[1] <= start and end <= after[0]
         # The final form of sigma depends on the letters around it.
         if alone and shown is not None and "Σ" not in text:
-            assert normalization(text[start:end]) == shown
+            # Accents that stand alone, such as ¸, become a space and a combining accent.
+            assert normalization(text[start:end]).strip() == shown.strip()
         before = (start, end)
 
 

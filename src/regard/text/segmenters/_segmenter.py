@@ -139,7 +139,7 @@ def refuse_surrogates(text: object) -> None:
         ) from None
 
 
-def to_arrow(strings: Sequence[str]) -> pa.Array:
+def to_arrow(strings: Sequence[Any]) -> pa.Array:
     """An Arrow array of strings; `DataError` for lone surrogates."""
     try:
         array = pa.array(strings, pa.string())
