@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard import attention, positions, text
     from regard.attention import MultiHeadAttention, attend, explain_path
-    from regard.inspection import Trace, trace, trace_windows, watch
+    from regard.inspection import Trace, edit, trace, trace_windows, watch
     from regard.models import load
     from regard.positions.sinusoidal import PositionalEncoding
     from regard.training import ClassifyConfig, fit
@@ -25,6 +25,7 @@ _HOME = {
     "Word2Vec": "regard.vectors",
     "WordVectors": "regard.vectors",
     "attend": "regard.attention",
+    "edit": "regard.inspection",
     "explain_path": "regard.attention",
     "fit": "regard.training",
     "load": "regard.models",
@@ -43,6 +44,7 @@ __all__ = [
     "WordVectors",
     "attend",
     "attention",
+    "edit",
     "explain_path",
     "fit",
     "load",
