@@ -6,7 +6,7 @@ ScaledDot()
 
 from typing import Any
 
-from regard.attention.scores._score import Dot, Score, Tanh
+from regard.attention.scores._score import DotForm, Score, TanhForm
 from regard.errors import OptionError
 from regard.family import Family
 
@@ -41,4 +41,4 @@ def resolve(score: object) -> Score:
     return _UNLEARNED[score]
 
 
-__all__ = ["Dot", "Score", "Tanh", "create", "family", "names", "resolve"]
+__all__ = ["DotForm", "Score", "TanhForm", "create", "family", "names", "resolve"]

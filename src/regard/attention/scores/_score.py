@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from regard.errors import OptionError
 
 
-class Dot(NamedTuple):
+class DotForm(NamedTuple):
     """Features whose scaled dot product is the score: ``scale · query keyᵀ``."""
 
     query: Float[Tensor, "batch heads q_tokens width"]
@@ -27,7 +27,7 @@ class Dot(NamedTuple):
     scale: float
 
 
-class Tanh(NamedTuple):
+class TanhForm(NamedTuple):
     """Features whose score is ``Σₑ weight[h, e] · tanh(query[i, e] + key[j, e])``."""
 
     query: Float[Tensor, "batch heads q_tokens width"]
@@ -73,7 +73,7 @@ class Score(nn.Module):
         self,
         query: Float[Tensor, "batch heads q_tokens head_width"],
         key: Float[Tensor, "batch key_heads k_tokens head_width"],
-    ) -> Dot | None:
+    ) -> DotForm | None:
         """The same scores as a scaled dot product of features, or None if they are none."""
         return None
 
@@ -81,7 +81,7 @@ class Score(nn.Module):
         self,
         query: Float[Tensor, "batch heads q_tokens head_width"],
         key: Float[Tensor, "batch heads k_tokens head_width"],
-    ) -> Tanh | None:
+    ) -> TanhForm | None:
         """The same scores as a weighted sum of tanh, or None if they are none."""
         return None
 

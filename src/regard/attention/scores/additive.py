@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention.scores._score import (
     Score,
-    Tanh,
+    TanhForm,
     check_sizes,
     glorot,
     tanh_sum,
@@ -55,6 +55,6 @@ class Additive(Score):
         """Sum, tanh and their gradient."""
         return 4 * self.weight.shape[1]
 
-    def as_tanh(self, query: Tensor, key: Tensor) -> Tanh:
+    def as_tanh(self, query: Tensor, key: Tensor) -> TanhForm:
         """Both projections and v."""
-        return Tanh(*self.project(query, key), self.weight)
+        return TanhForm(*self.project(query, key), self.weight)

@@ -6,7 +6,7 @@ Luong, Pham, Manning (2015), equation 8, "general".
 import torch
 from torch import Tensor, nn
 
-from regard.attention.scores._score import Dot, Score, check_sizes, product
+from regard.attention.scores._score import DotForm, Score, check_sizes, product
 
 
 class Bilinear(Score):
@@ -32,6 +32,6 @@ class Bilinear(Score):
         """Their dot products."""
         return product(query_rows, key_rows)
 
-    def as_dot(self, query: Tensor, key: Tensor) -> Dot:
+    def as_dot(self, query: Tensor, key: Tensor) -> DotForm:
         """Query times W, key as it is."""
-        return Dot(*self.project(query, key), 1.0)
+        return DotForm(*self.project(query, key), 1.0)

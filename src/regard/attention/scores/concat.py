@@ -6,7 +6,7 @@ is the additive score without its offset b, written with one matrix.
 
 from torch import Tensor, nn
 
-from regard.attention.scores._score import Score, Tanh, check_sizes, glorot, tanh_sum
+from regard.attention.scores._score import Score, TanhForm, check_sizes, glorot, tanh_sum
 
 
 class Concat(Score):
@@ -44,6 +44,6 @@ class Concat(Score):
         """Sum, tanh and their gradient."""
         return 4 * self.weight.shape[1]
 
-    def as_tanh(self, query: Tensor, key: Tensor) -> Tanh:
+    def as_tanh(self, query: Tensor, key: Tensor) -> TanhForm:
         """Both halves and v."""
-        return Tanh(*self.project(query, key), self.weight)
+        return TanhForm(*self.project(query, key), self.weight)

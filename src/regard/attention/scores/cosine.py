@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attention.scores._score import Dot, Score, check_sizes, product
+from regard.attention.scores._score import DotForm, Score, check_sizes, product
 from regard.errors import OptionError
 
 
@@ -38,9 +38,9 @@ class Cosine(Score):
         """Their dot products."""
         return product(query_rows, key_rows)
 
-    def as_dot(self, query: Tensor, key: Tensor) -> Dot:
+    def as_dot(self, query: Tensor, key: Tensor) -> DotForm:
         """Scaled unit vectors."""
-        return Dot(*self.project(query, key), 1.0)
+        return DotForm(*self.project(query, key), 1.0)
 
 
 def _unit(x: Tensor) -> Tensor:

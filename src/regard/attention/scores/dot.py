@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from regard.attention.scores._score import Dot as DotFeatures
-from regard.attention.scores._score import Score, product
+from regard.attention.scores._score import DotForm, Score, product
 
 
 class Dot(Score):
@@ -30,6 +29,6 @@ class Dot(Score):
         """``query_rows key_rowsᵀ``."""
         return product(query_rows, key_rows)
 
-    def as_dot(self, query: Tensor, key: Tensor) -> DotFeatures:
+    def as_dot(self, query: Tensor, key: Tensor) -> DotForm:
         """Query and key as they are."""
-        return DotFeatures(query, key, 1.0)
+        return DotForm(query, key, 1.0)

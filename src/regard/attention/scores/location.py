@@ -12,7 +12,7 @@ has learned, so it reduces to one.
 import torch
 from torch import Tensor, nn
 
-from regard.attention.scores._score import Dot, Score, check_sizes, glorot, product
+from regard.attention.scores._score import DotForm, Score, check_sizes, glorot, product
 from regard.errors import OptionError, ShapeError
 
 
@@ -60,6 +60,6 @@ class Location(Score):
         """Their dot products."""
         return product(query_rows, key_rows)
 
-    def as_dot(self, query: Tensor, key: Tensor) -> Dot:
+    def as_dot(self, query: Tensor, key: Tensor) -> DotForm:
         """What a step brings, and what a position has learned."""
-        return Dot(*self.project(query, key), 1.0)
+        return DotForm(*self.project(query, key), 1.0)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from regard.attention.scores._score import Dot, Score, product
+from regard.attention.scores._score import DotForm, Score, product
 
 
 class ScaledDot(Score):
@@ -28,6 +28,6 @@ class ScaledDot(Score):
         """``query_rows key_rowsᵀ / √d``."""
         return product(query_rows, key_rows) * query_rows.shape[-1] ** -0.5
 
-    def as_dot(self, query: Tensor, key: Tensor) -> Dot:
+    def as_dot(self, query: Tensor, key: Tensor) -> DotForm:
         """Query and key as they are, scale 1/√d."""
-        return Dot(query, key, query.shape[-1] ** -0.5)
+        return DotForm(query, key, query.shape[-1] ** -0.5)
