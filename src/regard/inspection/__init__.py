@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.inspection.atlas import Atlas
+    from regard.inspection.attribution import relevance
     from regard.inspection.comparison import compare
     from regard.inspection.interventions import edit, head_importance
     from regard.inspection.record import AttentionRecord
-    from regard.inspection.relevance import relevance
     from regard.inspection.tracing import Trace, trace, trace_windows
     from regard.inspection.watching import watch
 
@@ -22,7 +22,7 @@ _HOME = {
     "compare": "regard.inspection.comparison",
     "edit": "regard.inspection.interventions",
     "head_importance": "regard.inspection.interventions",
-    "relevance": "regard.inspection.relevance",
+    "relevance": "regard.inspection.attribution",
     "trace": "regard.inspection.tracing",
     "trace_windows": "regard.inspection.tracing",
     "watch": "regard.inspection.watching",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import OptionError
-from regard.inspection.relevance import relevance
+from regard.inspection.attribution import relevance
 from regard.models import Classifier, ClassifierSettings, EncoderSettings, TextSettings
 from regard.text import Vocabulary
 
