@@ -396,6 +396,9 @@ def _traces(
         cols = written_keep if kind == "decoder" else keep
         made = records(of_kind, given.item, rows, cols)
         require_faithful(made)
+        layers = getattr(model.config, "num_hidden_layers", None)
+        if kind == "self" and layers is not None and len(made) < layers:
+            notes.append(f"{len(made)} of the model's {layers} layers were seen to attend")
         decoded = kind in ("decoder", "cross")
         return Trace(
             made,
