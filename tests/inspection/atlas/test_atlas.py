@@ -1,5 +1,7 @@
 """The atlas keeps, builds, persists and drops tiles and grids."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -166,6 +168,23 @@ def test_progress_and_taking_over(record_of):
         build.step()
     assert build.grid().queries == 700
     assert gate.queue.pending == []
+
+
+LEAVES = """
+import torch
+from regard.attention import make_call
+from regard.inspection.atlas import Atlas
+from regard.inspection.record import AttentionRecord
+x = torch.randn(1, 1, 60_000, 8)
+atlas = Atlas([AttentionRecord(name="head", layer=0, call=make_call(x, x, x))])
+print(atlas.tile(0, 0, 256, 0, 0, wait=False).note)
+"""
+
+
+def test_a_program_may_end_while_a_grid_is_built():
+    """The grid of 60,000 tokens would take some ten seconds; the program ends well at once."""
+    done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "235 of 60,000 rows\n"), done.stderr
 
 
 def test_an_error_in_the_background_is_told(record_of):

@@ -1,7 +1,7 @@
 """Grids are made one strip at a time in the background, those that are looked at first."""
 
 from collections.abc import Callable, Hashable, Sequence
-from threading import Condition, Thread
+from threading import Condition, Thread, main_thread
 
 from regard.inspection.atlas.grid import Grid, GridBuild
 
@@ -44,7 +44,7 @@ class GridQueue:
             for key in keys:
                 self._failed.pop(key, None)
             if self._builds and self._thread is None:
-                self._thread = Thread(target=self._run, name="regard grids", daemon=True)
+                self._thread = Thread(target=self._run, name="regard grids")
                 self._thread.start()
 
     def cancel(self, keys: Sequence[Hashable] | None = None) -> None:
@@ -71,7 +71,8 @@ class GridQueue:
     def _run(self) -> None:
         while True:
             with self._changed:
-                if not self._builds:
+                # A program that ends does not wait for grids that nobody will see.
+                if not self._builds or not main_thread().is_alive():
                     self._thread = None
                     return
                 key, build = next(iter(self._builds.items()))
