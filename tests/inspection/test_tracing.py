@@ -369,3 +369,25 @@ def test_a_folder_of_transformers(tmp_path, small_model, words_tokenizer):
 def test_other_modules_are_sent_to_watch():
     with pytest.raises(OptionError, match=r"for Linear, run it under regard\.watch"):
         trace(torch.nn.Linear(2, 2), "a")
+
+
+@pytest.mark.parametrize("family", ["llama", "bloom", "mpnet"])
+def test_one_model_may_be_traced_in_two_threads(small_model, family):
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    model = small_model(family, "eager" if family != "llama" else "sdpa")
+    texts = [[5 + i, 9, 30, 7, 11 + 2 * i] for i in range(2)]
+    alone = [trace(model, input_ids=[ids]) for ids in texts]
+    together = Barrier(2)
+
+    def traced(ids):
+        together.wait()
+        return [trace(model, input_ids=[ids]) for _ in range(4)]
+
+    with ThreadPoolExecutor(2) as pool:
+        for expected, found in zip(alone, pool.map(traced, texts), strict=True):
+            for one in found:
+                assert one.layers == expected.layers
+                torch.testing.assert_close(all_weights(one, 1), all_weights(expected, 1))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())

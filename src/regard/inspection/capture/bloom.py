@@ -5,34 +5,38 @@ Short, Test Long", 2022; Le Scao et al., "BLOOM", 2022, section 3.2.2).
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from regard.inspection.capture._captured import Captured
 
+if TYPE_CHECKING:
+    from regard.inspection.capture.interface import Watch
 
-def hooks(model: nn.Module) -> Iterator[Any]:
+
+def hooks(model: nn.Module, watch: "Watch") -> Iterator[Any]:
     """The hooks on every BLOOM attention of the model."""
     for module in model.modules():
         if type(module).__name__ == "BloomAttention":
-            yield from _hooks(module)
+            yield from _hooks(module, watch)
 
 
-def _hooks(module: Any) -> Iterator[Any]:
+def _hooks(module: Any, watch: "Watch") -> Iterator[Any]:
     from regard.inspection.capture.interface import current
 
     seen: dict[str, Tensor] = {}
 
     def fused(_: nn.Module, args: Any, output: Tensor) -> None:
-        seen["fused"] = output.detach()
+        if current() is watch:
+            seen["fused"] = output.detach()
 
     def mixed(_: nn.Module, args: Any) -> None:
-        seen["mixed"] = args[0].detach()
+        if current() is watch:
+            seen["mixed"] = args[0].detach()
 
     def finish(_: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        watch = current()
-        if watch is None:
+        if current() is not watch:
             return
         heads, width = module.num_heads, module.head_dim
         # (B, T, H·3·d) → three of (B, H, T, d)

@@ -93,7 +93,11 @@ def watching(model: nn.Module) -> Iterator[Watch]:
         stack.callback(setattr, _local, "watch", None)
         for table in {id(home): home for home in map(_home, model.modules())}.values():
             _stand_in(table, stack)
-        for hook in (*_structure_hooks(model, watch), *bloom.hooks(model), *mpnet.hooks(model)):
+        for hook in (
+            *_structure_hooks(model, watch),
+            *bloom.hooks(model, watch),
+            *mpnet.hooks(model, watch),
+        ):
             stack.callback(hook.remove)
         yield watch
 
@@ -176,7 +180,8 @@ def _structure_hooks(model: nn.Module, watch: Watch) -> Iterator[Any]:
     """Count forward passes, and keep what enters each layer of a list of layers."""
 
     def begin(*_: Any) -> None:
-        watch.step += 1
+        if current() is watch:
+            watch.step += 1
 
     yield model.register_forward_pre_hook(begin)
     for name, module in model.named_modules():
@@ -185,7 +190,7 @@ def _structure_hooks(model: nn.Module, watch: Watch) -> Iterator[Any]:
 
             def enter(_: nn.Module, args: Any, kwargs: Any, name: str = name) -> None:
                 hidden = args[0] if args else kwargs.get("hidden_states")
-                if isinstance(hidden, Tensor):
+                if isinstance(hidden, Tensor) and current() is watch:
                     watch.entered[name] = hidden.detach()
 
             yield module.register_forward_pre_hook(enter, with_kwargs=True)

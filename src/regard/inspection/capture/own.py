@@ -4,6 +4,7 @@
 `mixed`; queries and keys before rotation are what its two norms give.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ def _bias_of(bias: Bias, item: int) -> Bias:
 
 
 def hooks(model: nn.Module, keep: Callable[[Seen], None]) -> Iterator[Any]:
-    """The hooks on every attention layer of regard in a module."""
+    """The hooks on every attention layer of regard in a module, for runs of this thread."""
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
             yield from _hooks(name, module, model, keep)
@@ -103,17 +104,22 @@ def _hooks(
     before: dict[str, Tensor] = {}
     rotates = "rotate" in getattr(module.position, "places", ())
     running: list[Seen] = []
+    thread = threading.get_ident()
 
     def keep_output(part: str) -> Any:
         def hook(_: nn.Module, args: Any, output: Tensor) -> None:
-            before[part] = output.detach()
+            if threading.get_ident() == thread:
+                before[part] = output.detach()
 
         return hook
 
     def entered(_: nn.Module, args: Any) -> None:
-        before["residual"] = args[0].detach()
+        if threading.get_ident() == thread:
+            before["residual"] = args[0].detach()
 
     def called(_: nn.Module, args: Any, call: Call) -> None:
+        if threading.get_ident() != thread:
+            return
         past = before["k"].shape[2] != call.key.shape[2]
         turned = rotates and not past
         seen = Seen(
@@ -127,7 +133,8 @@ def _hooks(
         keep(seen)
 
     def mixed(_: nn.Module, args: Any, output: Tensor) -> None:
-        running[0].mixed = output.detach()
+        if threading.get_ident() == thread:
+            running[0].mixed = output.detach()
 
     yield module.query_norm.register_forward_hook(keep_output("q"))
     yield module.key_norm.register_forward_hook(keep_output("k"))

@@ -5,6 +5,7 @@ the module's own output map, what the module returned.
 """
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +22,8 @@ SIGNATURE = inspect.signature(nn.MultiheadAttention.forward)
 
 
 def hooks(model: nn.Module, keep: Callable[[Captured], None]) -> Iterator[Any]:
-    """The hooks on every `torch.nn.MultiheadAttention` of a module."""
+    """The hooks on every `torch.nn.MultiheadAttention` of a module, for runs of this thread."""
+    thread = threading.get_ident()
     for name, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):
 
@@ -32,6 +34,8 @@ def hooks(model: nn.Module, keep: Callable[[Captured], None]) -> Iterator[Any]:
                 output: Any,
                 name: str = name,
             ) -> None:
+                if threading.get_ident() != thread:
+                    return
                 given = SIGNATURE.bind(module, *args, **kwargs).arguments
                 keep(_captured(name or type(module).__name__, module, given, output[0]))
 
