@@ -17,10 +17,10 @@ def report_run(run: Run) -> None:
     """Sizes, what was dropped, and the accuracy beside the baselines."""
     console = Console()
     splits = run.splits
-    sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to validate"
-    if splits.test is not None:
-        sizes += f", {len(splits.test):,} to test"
-    console.print(f"texts: {sizes}; {splits.dropped}", highlight=False)
+    parts = {"train": splits.train, "validate": splits.validation, "test": splits.test}
+    sizes = {name: len(part) for name, part in parts.items() if part is not None}
+    shares = ", ".join(f"{size:,} to {name}" for name, size in sizes.items())
+    console.print(f"texts: {sum(sizes.values()):,}, {shares}; {splits.dropped}", highlight=False)
     if run.truncated:
         limit = run.config.text.max_tokens
         console.print(

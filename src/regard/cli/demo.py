@@ -73,6 +73,6 @@ def write_reviews(path: Path) -> Path:
         table.write("text\tlabel\n")
         for name, label in LABELS.items():
             for line in (folder / f"{name}.txt").read_text(encoding="utf-8").split("\n"):
-                if words := line.split():
-                    table.write(f"{' '.join(words)}\t{label}\n")
+                if text := line.strip().replace("\t", " "):
+                    table.write(f"{text}\t{label}\n")
     return path
