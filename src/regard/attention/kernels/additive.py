@@ -21,8 +21,11 @@ from regard.attention.kernels.softmax import ROWS_A_TASK, exponential, tasks, to
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 
-TILE = 512
+TILE = 1024
 """Keys of a tile, for which one form, the fast or the exact, is chosen."""
+
+# Dimensions that one task of the backward pass takes, of one tile.
+_WIDTH_A_TASK = 16
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 # A weight below this share of the largest counts as this much: far below float32's resolution.
@@ -37,7 +40,7 @@ def _exact_r(a, b, r, powers):
     """``r = 1 / (1 + exp(2(a + b)))`` for one a and many b, whatever their size."""
     for j in range(b.size):
         r[j] = -_TWO * abs(a + b[j])
-    exponential(r, powers)
+    exponential(r, _ZERO, powers)
     for j in range(b.size):
         r[j] = (_ONE if a + b[j] < _ZERO else r[j]) / (_ONE + r[j])
 
@@ -169,22 +172,24 @@ def slope_tiles(
 ):
     """From the scores' gradients `slopes`, Σ slope·r(1−r) for a and b, Σ slope·(1−2r) for w.
 
-    A task is a tile of one batch and head. As for `score_rows`, but `a` and `A` are (batch, heads,
-    width, rows). `b_slopes`: (batch, heads, width, keys) of everything, added to. Written are
-    `a_slopes`, (batch, heads, tiles, width, rows), and `w_slopes`, (batch, heads, tiles, width).
+    A task is 16 dimensions of a tile of one batch and head. As for `score_rows`, but `a` and `A`
+    are (batch, heads, width, rows). `b_slopes`: (batch, heads, width, keys) of everything, added
+    to. Written are `a_slopes`, (batch, heads, tiles, width, rows), and `w_slopes`, (batch, heads,
+    tiles, width).
     """
     _, heads, _, keys = slopes.shape
     tiles, width = exact.shape[2], a.shape[2]
+    parts = (width + _WIDTH_A_TASK - 1) // _WIDTH_A_TASK
     r, powers = np.empty(TILE, np.float32), np.empty(TILE, np.int32)
     for task in range(begin, end):
-        unit, tile = task // tiles, task % tiles
+        part, tile, unit = task % parts, task // parts % tiles, task // parts // tiles
         n, h = unit // heads, unit % heads
         low, high = tile * TILE, min(keys, (tile + 1) * TILE)
         all_n, here, there = first_batch + n, first + low, first + high
         total = _ZERO
         for i in range(slopes.shape[2]):
             total += total_of(slopes[n, h, i, low:high])
-        for e in range(width):
+        for e in range(part * _WIDTH_A_TASK, min(width, (part + 1) * _WIDTH_A_TASK)):
             b_slope, a_slope = b_slopes[all_n, h, e, here:there], a_slopes[n, h, tile, e]
             if exact[n, h, tile]:
                 r_slope = _exact_slopes(
@@ -269,7 +274,7 @@ class AdditiveScores:
         arrays = (slopes, a, torch.exp(2 * a), self.b, self.B, a_slopes, self.b_slopes, w_slopes)
         threads.share(
             slope_tiles,
-            exact.numel(),
+            exact.numel() * -(-a.shape[2] // _WIDTH_A_TASK),
             *(each.numpy() for each in (*arrays, exact)),
             rectangle.batch.start,
             rectangle.cols.start,

@@ -53,10 +53,10 @@ def total_of(row):
 
 @vectorized
 @no_type_check
-def exponential(row, powers):
-    """Replace each x ≤ 0 of `row` by exp(x), x > 0 by 1; returns the sum. `powers`: scratch."""
+def exponential(row, shift, powers):
+    """Replace each x of `row` by exp(x − shift), at most 1; returns the sum. `powers`: scratch."""
     for j in range(row.size):
-        x = row[j]
+        x = row[j] - shift
         if x > _ZERO:
             x = _ZERO
         inside = not (x < _LOWEST)
@@ -137,10 +137,7 @@ def weigh(scores, largest, total, seen, table, starts, known, begin, end):
                 continue
             if not known:
                 largest[b, h, i] = _largest(row, lanes)
-            shift = largest[b, h, i]
-            for j in range(keys):
-                row[j] -= shift
-            powers_sum = exponential(row, powers)
+            powers_sum = exponential(row, largest[b, h, i], powers)
             if not known:
                 total[b, h, i] = powers_sum
             factor = _ONE / total[b, h, i]
