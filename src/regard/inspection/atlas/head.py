@@ -87,33 +87,31 @@ class Head:
         a common scale at the end.
         """
         high, wide = len(range(self.queries)[rows]), -(-self.keys // s)
-        largest = torch.full((high, wide), -torch.inf, device=self.device)
-        sums = torch.zeros(high, wide, device=self.device)
-        chunks, tops = self.chunks(rows), []
-        for cols in chunks:
-            scores, pixels = self.scores(rows, cols), slice(cols.start // s, -(-cols.stop // s))
-            largest[:, pixels] = pool_along(scores, s, 1, "max")
-            tops.append(largest[:, pixels].amax(1, keepdim=True).clamp_(min=LOWEST))
-            sums[:, pixels] = pool_along(scores.sub_(tops[-1]).exp2_(), s, 1, "sum")
-        totals = [
-            top[:, 0] + sums[:, cols.start // s : -(-cols.stop // s)].sum(1).log2()
-            for cols, top in zip(chunks, tops, strict=True)
-        ]
-        self._learn(rows, totals)
+        chunks = self.chunks(rows)
+        parts = [self._sweep_chunk(rows, cols, s) for cols in chunks]
+        self._learn(rows, [top[:, 0] + sums.sum(1).log2() for _, sums, top in parts])
         lse = self.offsets(rows)
-        for cols, top in zip(chunks, tops, strict=True):
-            sums[:, cols.start // s : -(-cols.stop // s)] *= (top - lse).exp2_()
-        return largest.sub_(lse).exp2_(), sums
+        largest = torch.full((high, wide), -torch.inf, device=self.device)
+        total = torch.zeros(high, wide, device=self.device)
+        for cols, (most, sums, top) in zip(chunks, parts, strict=True):
+            pixels = slice(cols.start // s, -(-cols.stop // s))
+            largest[:, pixels] = most
+            total[:, pixels] = sums * (top - lse).exp2_()
+        return largest.sub_(lse).exp2_(), total
+
+    def _sweep_chunk(self, rows: slice, cols: slice, s: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Largest scores, sums relative to the row's largest, and that."""
+        scores = self.scores(rows, cols)
+        most = pool_along(scores, s, 1, "max")
+        top = most.amax(1, keepdim=True).clamp_(min=LOWEST)
+        return most, pool_along(scores.sub_(top).exp2_(), s, 1, "sum"), top
 
     def offsets(self, rows: slice) -> Float[Tensor, "rows one"]:
         """Each row's log-sum-exp in base 2, 0 if it has none: score − offset is the log-weight."""
         if self.lse[rows].isnan().any():
-            totals = []
-            for cols in self.chunks(rows):
-                scores = self.scores(rows, cols)
-                top = scores.amax(1, keepdim=True).clamp_(min=LOWEST)
-                totals.append(top[:, 0] + scores.sub_(top).exp2_().sum(1).log2())
-            self._learn(rows, totals)
+            width = self.block[1]
+            parts = [self._sweep_chunk(rows, cols, width) for cols in self.chunks(rows)]
+            self._learn(rows, [(top + sums.log2())[:, 0] for _, sums, top in parts])
         lse = self.lse[rows]
         return lse.masked_fill(lse == -torch.inf, 0)[:, None]
 
