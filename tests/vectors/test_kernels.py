@@ -13,10 +13,8 @@ from regard.vectors.kernels.state import (
     CLIP,
     DONE,
     EXAMPLES,
-    LANES,
     PIECE,
     POSITION,
-    TILE,
     Corpus,
     Noise,
     Rules,
@@ -243,7 +241,3 @@ def test_kernels_run_without_the_compiler():
         text=True,
     )
     assert done.stdout == "same\n", done.stderr
-
-
-def test_tiles_leave_room_for_scores():
-    assert TILE <= LANES

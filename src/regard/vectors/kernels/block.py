@@ -10,8 +10,8 @@ from typing import no_type_check
 import numpy as np
 
 from regard.vectors.kernels.compiled import compiled
-from regard.vectors.kernels.simd import logistic, tile_scores, tile_update
-from regard.vectors.kernels.state import LANES, TILE
+from regard.vectors.kernels.simd import TILE, logistic, tile_scores, tile_update
+from regard.vectors.kernels.state import LANES
 
 _zero, _one = np.float32(0), np.float32(1)
 

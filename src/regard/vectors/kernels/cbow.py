@@ -81,17 +81,17 @@ def learn_from_negatives(rules, tables, noise, worker, group, rate):
     loss += step(
         worker,
         worker.products,
-        0,
+        np.int64(0),
         group,
         worker.change,
         worker.places,
         tables.output,
         worker.rows,
         worker.signs,
-        0,
+        np.int64(0),
         count,
         rate,
-        True,
+        np.bool_(True),
     )
     for i in range(group):
         add_row(tables.output, worker.centers[i], worker.old, i, own[i])
@@ -122,7 +122,7 @@ def learn_cbow(rules, tables, noise, tree, worker, kept, first, last):
                     worker,
                     worker.tree_products,
                     i,
-                    1,
+                    np.int64(1),
                     worker.change,
                     worker.places,
                     tables.inner,
@@ -131,7 +131,7 @@ def learn_cbow(rules, tables, noise, tree, worker, kept, first, last):
                     start,
                     tree.starts[worker.centers[i] + 1] - start,
                     rate,
-                    False,
+                    np.bool_(False),
                 )
         for i in range(group):
             begin, end = worker.starts[i], worker.starts[i + 1]

@@ -5,8 +5,8 @@ itself the compiler neither keeps a block of sums in registers nor proves that t
 overlap, so these few loops are written in LLVM's vector form. Each has its meaning beside it in
 NumPy, and that version runs when Numba's compiler is disabled.
 
-A *tile* is at most `TILE` output rows. Scores and steps of a tile are kept as ``(contexts, LANES)``
-with only the first `TILE` lanes of a row in use.
+A *tile* is at most `TILE` output rows. Its scores and steps are kept as ``(contexts, LANES)``,
+of which the first `TILE` lanes are used at most.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +21,12 @@ from numba.core import cgutils
 from numba.extending import overload
 
 from regard.vectors.kernels.compiled import OPTIONS
-from regard.vectors.kernels.state import ALIGNMENT, CLIP, LANES, TILE
+from regard.vectors.kernels.state import ALIGNMENT, CLIP, LANES
 
 intrinsic: Any = extending.intrinsic  # the stubs know no call of an intrinsic
 
 _WIDTH = 16 if llvm.get_host_cpu_features().get("avx512f") else 8
+TILE = LANES if _WIDTH == 16 else 6  # two contexts' sums of a tile fit into the registers
 
 
 _float = ir.FloatType()

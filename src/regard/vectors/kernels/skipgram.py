@@ -96,14 +96,14 @@ def learn_skipgram(rules, tables, noise, tree, worker, kept, first, last):
                     s * stride,
                     worker.row_counts[s],
                     rate,
-                    False,
+                    np.bool_(False),
                 )
         if rules.tree:
             word = worker.kept[center]
             loss_tree += step(
                 worker,
                 worker.tree_products,
-                0,
+                np.int64(0),
                 contexts,
                 tables.input,
                 worker.contexts,
@@ -113,7 +113,7 @@ def learn_skipgram(rules, tables, noise, tree, worker, kept, first, last):
                 tree.starts[word],
                 tree.starts[word + 1] - tree.starts[word],
                 rate,
-                False,
+                np.bool_(False),
             )
     worker.numbers[LOSS_NEGATIVES] += loss_negatives - log_of(worker.products)
     worker.numbers[LOSS_TREE] += loss_tree - log_of(worker.tree_products)

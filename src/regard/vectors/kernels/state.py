@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-TILE = 6  # output rows that are taken at once
-LANES = 8  # room for the scores of a tile
+LANES = 8  # room for the scores of the output rows that are taken at once
 CLIP = 16.0  # scores beyond count as this, so that no chance is under 1.1e-7
 ALIGNMENT = 16  # floats: a row begins on a cache line and holds whole vectors
 RATE_EVERY = 1000  # words between two looks at the learning rate
