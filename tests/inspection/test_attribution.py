@@ -81,3 +81,34 @@ def test_labels_that_are_not_there(classifier):
         relevance(classifier, TEXT, "perhaps")
     with pytest.raises(OptionError, match=r"label 3 is asked for; there are 0 … 2"):
         relevance(classifier, TEXT, 3)
+
+
+def test_hugging_face_classifiers(words_tokenizer):
+    """sdpa and one gradient a layer against eager attention and the gradient of each weight."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = words_tokenizer
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=30,
+        num_labels=3,
+    )
+    torch.manual_seed(5)
+    model = transformers.BertForSequenceClassification(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim > 1 and "Norm" not in name:
+                parameter.mul_(8)
+    text = "the quick fox jumps"
+    found = relevance(model, text, 1, tokenizer=tokenizer)
+    model.set_attn_implementation("eager")
+    out = model(**tokenizer(text, return_tensors="pt"), output_attentions=True)
+    slopes = torch.autograd.grad(out.logits[0, 1], out.attentions)
+    whole = torch.eye(len(found.tokens))
+    for weights, slope in zip(out.attentions, slopes, strict=True):
+        whole = whole + (slope * weights).clamp(min=0)[0].mean(0).detach() @ whole
+    torch.testing.assert_close(found.values, whole[0], atol=1e-5, rtol=1e-4)
+    with pytest.raises(OptionError, match="needs its tokenizer|gives no logits"):
+        relevance(transformers.BertModel(config).eval(), text, 1, tokenizer=tokenizer)
