@@ -281,6 +281,7 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=12, help="GB that a peer may need")
     parser.add_argument("--one", nargs=2, metavar=("PEER", "T"), help=argparse.SUPPRESS)
     settings = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)
     torch.set_num_threads(settings.threads)
     LAYERS = 2 if settings.quick else settings.layers
     if settings.one:

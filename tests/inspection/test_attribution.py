@@ -110,5 +110,5 @@ def test_hugging_face_classifiers(words_tokenizer):
     for weights, slope in zip(out.attentions, slopes, strict=True):
         whole = whole + (slope * weights).clamp(min=0)[0].mean(0).detach() @ whole
     torch.testing.assert_close(found.values, whole[0], atol=1e-5, rtol=1e-4)
-    with pytest.raises(OptionError, match="needs its tokenizer|gives no logits"):
+    with pytest.raises(OptionError, match=r"needs its tokenizer|gives no logits"):
         relevance(transformers.BertModel(config).eval(), text, 1, tokenizer=tokenizer)
