@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.errors import OptionError, unknown_name
@@ -181,6 +182,7 @@ class Word2Vec(BaseModel):
                 column=column,
                 errors=errors,
             )
+            pa.default_memory_pool().release_unused()  # what encoding took, before the tables come
         if isinstance(source, EncodedCorpus):
             vocabulary = source.vocabulary
             ids, offsets = np.asarray(source.ids), np.asarray(source.offsets)
