@@ -20,6 +20,14 @@ from regard.errors import OptionError, RegardError
 EPS = torch.finfo(torch.float32).eps
 
 
+class Case(dict):
+    """The arguments of a call; shown by shapes, not by numbers."""
+
+    def __repr__(self):
+        shown = {k: tuple(v.shape) if isinstance(v, torch.Tensor) else v for k, v in self.items()}
+        return f"Case({shown})"
+
+
 @st.composite
 def calls(draw):
     kv_heads, group = draw(st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 2)]))
@@ -51,15 +59,17 @@ def calls(draw):
         )
     ]
     with_table = draw(st.booleans())
-    return {
-        "query": query,
-        "key": normal(batch, kv_heads, k_tokens, width),
-        "value": normal(batch, kv_heads, k_tokens, value_width),
-        "table": normal(kv_heads * group, q_tokens + k_tokens + 4) if with_table else None,
-        "mask": mask,
-        "dropout": draw(st.sampled_from([0.0, 0.0, 0.4])),
-        "upstream": normal(batch, kv_heads * group, q_tokens, value_width),
-    }
+    return Case(
+        {
+            "query": query,
+            "key": normal(batch, kv_heads, k_tokens, width),
+            "value": normal(batch, kv_heads, k_tokens, value_width),
+            "table": normal(kv_heads * group, q_tokens + k_tokens + 4) if with_table else None,
+            "mask": mask,
+            "dropout": draw(st.sampled_from([0.0, 0.0, 0.4])),
+            "upstream": normal(batch, kv_heads * group, q_tokens, value_width),
+        }
+    )
 
 
 def results(path, score, case, dtype):

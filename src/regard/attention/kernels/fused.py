@@ -19,8 +19,9 @@ from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 from regard.errors import RegardError
 
-# A block has so many rows, fewer if its scores were more numbers than the budget.
-_ROWS, _FEWEST_ROWS, _BUDGET = 128, 16, 2**20
+# A block has so many rows; fewer under a mask, where the block's keys are those of any of its rows;
+# fewer still if its scores were more numbers than the budget.
+_ROWS, _ROWS_UNDER_MASK, _FEWEST_ROWS, _BUDGET = 256, 128, 16, 2**21
 
 
 @runtime_checkable
@@ -187,8 +188,9 @@ def _blocks(call: Call, scratches: int) -> Iterator[tuple[Rectangle, list[Tensor
     The room is used again for the next block.
     """
     batch, heads, q_tokens, k_tokens = call.sizes
+    most = _ROWS if call.mask is None else _ROWS_UNDER_MASK
     a_row = max(heads * k_tokens, 1)
-    rows = min(max(q_tokens, 1), max(_FEWEST_ROWS, min(_ROWS, _BUDGET // a_row)))
+    rows = min(max(q_tokens, 1), max(_FEWEST_ROWS, min(most, _BUDGET // a_row)))
     batches = max(1, _BUDGET // (a_row * rows))
     room = [torch.empty(min(batches, batch) * rows * a_row) for _ in range(scratches)]
     for first in range(0, batch, batches):
