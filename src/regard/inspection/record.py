@@ -288,8 +288,8 @@ class AttentionRecord:
         return torch.cat([line[:, columns] for line in lines])
 
     @torch.no_grad()
-    def double_row(self, row: int) -> "AttentionRecord":
-        """One row of the record in float64, against all keys, by index row 0."""
+    def double(self) -> "AttentionRecord":
+        """The record in float64."""
         call = replace(
             self.call,
             query=self.call.query.double(),
@@ -298,6 +298,16 @@ class AttentionRecord:
             score=deepcopy(self.call.score).double(),
             normalizer=deepcopy(self.call.normalizer).double(),
         )
+        return replace(self, call=call, known_log_sum_exp={})
+
+    def double_row(self, row: int) -> "AttentionRecord":
+        """One row of the record in float64, against all keys, by index row 0."""
+        return self.double().row(row)
+
+    @torch.no_grad()
+    def row(self, row: int) -> "AttentionRecord":
+        """One row of the record, against all keys, by index row 0."""
+        call = self.call
         rectangle = call.rectangle(slice(row, row + 1))
         may = definition.allowed(call, rectangle)
         tensors = definition.tensors_of(call).cut(rectangle)
@@ -310,7 +320,7 @@ class AttentionRecord:
                 query=tensors.query,
                 score=Projected(call.score, tensors) if call.score.learned else call.score,
                 mask=None if may is None else Arbitrary(may),
-                biases=tuple(DenseBias(values.double()) for values in biases),
+                biases=tuple(DenseBias(values.to(call.query.dtype)) for values in biases),
                 query_positions=call.query_positions[:, row : row + 1],
             ),
             known_log_sum_exp={},

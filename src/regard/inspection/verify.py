@@ -54,7 +54,8 @@ def verify(
     checks = []
     for record in records:
         some = _sample(record.q_tokens, rows_per_head, generator)
-        checks += [_check_row(record, row) for row in some]
+        wide = record.double()
+        checks += [_check_row(record, wide, row) for row in some]
     if not checks:
         raise OptionError("there is no row to verify")
     worst = max(checks, key=lambda c: c.output_difference / max(c.output_tolerance, 1e-300))
@@ -72,8 +73,9 @@ def require_faithful(records: Sequence[AttentionRecord]) -> None:
     """`OptionError` if a few rows of each layer do not give the model's own output."""
     generator = torch.Generator().manual_seed(1)
     for record in records:
+        wide = record.double()
         for row in _sample(record.q_tokens, 4, generator):
-            found = _compare_output(record, row)
+            found = _compare_output(record, wide.row(row), row)
             if found is not None and found[0] > found[1]:
                 raise OptionError(
                     f"{record.name}: softmax(scale·q·k + bias, mask)·v gives other numbers than "
@@ -91,18 +93,13 @@ def _sample(size: int, count: int, generator: torch.Generator) -> list[int]:
 
 
 @torch.no_grad()
-def _weights(record: AttentionRecord, row: int) -> tuple[AttentionRecord, Tensor]:
-    """One row in float64, and its weights (H, Tk), by the definition."""
-    one = record.double_row(row)
-    return one, definition.weights(one.call)[0, :, 0]
-
-
-@torch.no_grad()
-def _compare_output(record: AttentionRecord, row: int) -> tuple[float, float] | None:
+def _compare_output(
+    record: AttentionRecord, one: AttentionRecord, row: int
+) -> tuple[float, float] | None:
     """Difference from the model's own output, and what rounding allows, where the first is largest
     against the second; None where there is nothing to compare.
     """
-    one, weights = _weights(record, row)
+    weights = definition.weights(one.call)[0, :, 0]
     some = weights.sum(-1) > 0
     if record.mixed is None or not bool(some.any()):
         return None
@@ -139,13 +136,15 @@ def _rounding(
     return moved + scaled + torch.finfo(record.v.dtype).tiny
 
 
-def _check_row(record: AttentionRecord, row: int) -> Verification:
-    _, weights = _weights(record, row)
+@torch.no_grad()
+def _check_row(record: AttentionRecord, wide: AttentionRecord, row: int) -> Verification:
+    one = wide.row(row)
+    weights = definition.weights(one.call)[0, :, 0]
     ours = torch.cat([record.weights(head, row) for head in range(record.heads)]).double()
     empty = weights.sum(-1) == 0
     sums = ours.sum(-1)[~empty]
     off = (sums - 1).abs()
-    compared = _compare_output(record, row)
+    compared = _compare_output(record, one, row)
     difference, tolerance = compared or (0.0, 0.0)
     summed = len(off) and record.sinks is None and record.is_softmax
     return Verification(
