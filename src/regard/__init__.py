@@ -28,6 +28,7 @@ _HOME = {
     "edit": "regard.inspection",
     "explain_path": "regard.attention",
     "fit": "regard.training",
+    "head_importance": "regard.inspection",
     "load": "regard.models",
     "trace": "regard.inspection",
     "trace_windows": "regard.inspection",

@@ -1,13 +1,12 @@
 """What commands print: measurements of a run, scores of labels, tokens and their links."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
+from regard.inspection import Trace
 from regard.training import Metrics, Run
 
 SHOWN_TOKENS = 40
@@ -66,23 +65,28 @@ def report_metrics(metrics: Metrics) -> None:
     console.print(table)
 
 
-def report_attention(tokens: Sequence[str], weights: Tensor) -> None:
-    """For each token, what each head of the last layer attends to most: (layers, heads, T, T)."""
-    table = Table(title=f"layer {len(weights) - 1}: each token's strongest link, by head")
+def report_attention(trace: Trace) -> None:
+    """For each token, what each head of the last layer attends to most."""
+    last = trace.layers - 1
+    table = Table(title=f"layer {last}: each token's strongest link, by head")
     table.add_column("token")
-    for head in range(weights.shape[1]):
+    for head in range(trace.heads):
         table.add_column(f"head {head}")
-    strongest = weights[-1].max(-1)
-    for row, token in enumerate(tokens[:SHOWN_TOKENS]):
+    tokens = trace.tokens[:SHOWN_TOKENS]
+    strongest = [trace.weights(last, head).max(-1) for head in range(trace.heads)]
+    for row, token in enumerate(tokens):
         links = (
-            Text(f"{tokens[int(strongest.indices[head, row])]} {strongest.values[head, row]:.2f}")
-            for head in range(weights.shape[1])
+            Text(f"{trace.tokens[int(found.indices[row])].label} {found.values[row]:.2f}")
+            for found in strongest
         )
-        table.add_row(Text(token), *links)
+        table.add_row(Text(token.label), *links)
     console = Console()
     console.print(table)
-    if len(tokens) > SHOWN_TOKENS:
-        console.print(f"the first {SHOWN_TOKENS} of {len(tokens)} tokens", highlight=False)
+    if len(tokens) < len(trace.tokens):
+        console.print(
+            f"the first {len(tokens)} of {len(trace.tokens)} tokens; regard trace shows all",
+            highlight=False,
+        )
 
 
 def write_figures(run: Run, folder: Path) -> list[Path]:

@@ -22,10 +22,12 @@ def demo(
     output
         The folder of the run; an earlier demo in it is replaced.
     """
+    import torch
     from rich.console import Console
 
     from regard import plots
     from regard.cli._report import report_attention, report_run, write_figures
+    from regard.inspection import trace
     from regard.models import EncoderSettings
     from regard.models.storage import CONFIG
     from regard.training import ClassifyConfig, DataSettings, TrainingSettings, fit
@@ -49,10 +51,19 @@ def demo(
             style="bold",
             highlight=False,
         )
-        tokens, weights = run.model.attention(sentence)
-        report_attention(tokens, weights)
+        found = trace(run.model, sentence)
+        report_attention(found)
         title = f"{sentence}: {prediction.label} {prediction.probability:.2f}"
-        figure = plots.attention(tokens, weights, title=title)
+        figure = plots.attention(
+            [token.label for token in found.tokens],
+            torch.stack(
+                [
+                    torch.stack([found.weights(layer, head) for head in range(found.heads)])
+                    for layer in range(found.layers)
+                ]
+            ),
+            title=title,
+        )
         figures += plots.save(figure, output / f"attention-{number}")
     console.print("\nfigures:", *(str(path) for path in figures if path.suffix == ".png"))
     console.print(f'next: regard predict {output} "便宜又好用" --attention', highlight=False)

@@ -45,6 +45,7 @@ def predict(
     from json import dumps
 
     from regard.cli._report import report_attention
+    from regard.inspection import trace
     from regard.models import load
     from regard.text import read_texts
 
@@ -63,6 +64,6 @@ def predict(
             else:
                 print(f"{prediction.label}\t{prediction.probability:.3f}\t{text}")
             if attention:
-                report_attention(*model.attention(text))
+                report_attention(trace(model, text))
     if not count:
         raise DataError(f"{file} has no text")

@@ -118,24 +118,6 @@ class Classifier(nn.Module):
             found.append(Prediction(max(self.labels, key=probabilities.__getitem__), probabilities))
         return found
 
-    def attention(self, text: str) -> tuple[list[str], Float[Tensor, "layers heads tokens tokens"]]:
-        """The tokens of one text and what each attends to: one matrix a layer and head."""
-        found: list[Tensor] = []
-        blocks = list(self.encoder.blocks)
-        watches = [
-            block.attention.weights.register_forward_hook(  # pyright: ignore
-                lambda module, args, weights: found.append(weights[0].detach())
-            )
-            for block in blocks
-        ]
-        try:
-            self.logits([text])
-        finally:
-            for watch in watches:
-                watch.remove()
-        tokens = self.segmenter(text).tokens[: self.settings.text.max_tokens]
-        return tokens, torch.stack(found)
-
 
 def make_segmenter(settings: ClassifierSettings) -> Segmenter:
     """The segmenter that the settings name; trained ones have to be given instead."""
