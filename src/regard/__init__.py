@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard import attention, positions, text
     from regard.attention import MultiHeadAttention, attend, explain_path
-    from regard.inspection import Trace, edit, trace, trace_windows, watch
+    from regard.inspection import Trace, edit, head_importance, trace, trace_windows, watch
     from regard.models import load
     from regard.positions.sinusoidal import PositionalEncoding
     from regard.training import ClassifyConfig, fit
@@ -48,6 +48,7 @@ __all__ = [
     "edit",
     "explain_path",
     "fit",
+    "head_importance",
     "load",
     "positions",
     "text",
