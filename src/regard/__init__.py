@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import attention, positions, text
+    from regard import attention, inspection, models, plots, positions, text, training, vectors
     from regard.attention import MultiHeadAttention, attend, explain_path
     from regard.inspection import Trace, edit, head_importance, trace, trace_windows, watch
     from regard.models import load
@@ -34,7 +34,16 @@ _HOME = {
     "trace_windows": "regard.inspection",
     "watch": "regard.inspection",
 }
-_FOLDERS = ("attention", "positions", "text")
+_FOLDERS = (
+    "attention",
+    "inspection",
+    "models",
+    "plots",
+    "positions",
+    "text",
+    "training",
+    "vectors",
+)
 
 __all__ = [
     "ClassifyConfig",
@@ -49,11 +58,16 @@ __all__ = [
     "explain_path",
     "fit",
     "head_importance",
+    "inspection",
     "load",
+    "models",
+    "plots",
     "positions",
     "text",
     "trace",
     "trace_windows",
+    "training",
+    "vectors",
     "watch",
 ]
 
