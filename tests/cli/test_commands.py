@@ -164,7 +164,13 @@ def test_ctrl_c_keeps_finished_epochs_and_says_how_to_go_on(tmp_path, planted):
     command = [sys.executable, "-m", "regard", "train", "classify", str(table), "-o", str(output)]
     # without an end: a text of its own in each batch, and no early stop
     endless = ["--epochs", "500", "--patience", "500", "--batch-tokens", "1"]
-    process = subprocess.Popen([*command, *FAST, *endless], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, *FAST, *endless],
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell that runs the tests in the background makes its children deaf to Ctrl-C
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while not (output / "checkpoint.safetensors").exists():
         assert process.poll() is None
         time.sleep(0.01)
