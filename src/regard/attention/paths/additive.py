@@ -7,8 +7,7 @@ Bahdanau, Cho, Bengio, "Neural Machine Translation by Jointly Learning to Align 
 from torch import Tensor
 
 from regard.attention.call import Call
-from regard.attention.kernels import fused
-from regard.attention.kernels.additive import AdditiveScores
+from regard.attention.paths import _fused
 from regard.attention.paths._path import Path
 from regard.attention.rows import repeat_heads
 
@@ -20,10 +19,13 @@ class Additive(Path):
         """Other scores, and what the kernels do not do."""
         if not call.score.tanh_like:
             return "the score is no weighted sum of tanh"
-        return fused.refuses(call)
+        return _fused.refuses(call)
 
     def run(self, call: Call) -> Tensor:
         """Features by the score, the rest by the kernel."""
+        from regard.attention.kernels import fused
+        from regard.attention.kernels.additive import AdditiveScores
+
         tanh = call.score.as_tanh(call.query, repeat_heads(call.key, call.group))
         assert tanh is not None
         value = repeat_heads(call.value, call.group)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.call import Call
-from regard.attention.kernels import fused
-from regard.attention.kernels.dot import DotScores
+from regard.attention.paths import _fused
 from regard.attention.paths._path import Path
 from regard.attention.paths.sdpa import Sdpa
 from regard.attention.rows import repeat_heads
@@ -26,7 +25,7 @@ class Relative(Path):
         """Scores that are no dot product, and what the kernels do not do."""
         if not call.score.dot_like:
             return "the score is no dot product"
-        return fused.refuses(call)
+        return _fused.refuses(call)
 
     def declines(self, call: Call) -> str | None:
         """A call without a table, if PyTorch's own kernel takes it."""
@@ -36,6 +35,9 @@ class Relative(Path):
 
     def run(self, call: Call) -> Tensor:
         """Features by the score, the rest by the kernel."""
+        from regard.attention.kernels import fused
+        from regard.attention.kernels.dot import DotScores
+
         dot = call.score.as_dot(call.query, repeat_heads(call.key, call.group))
         assert dot is not None
         value = repeat_heads(call.value, call.group)
