@@ -113,6 +113,39 @@ def test_cached_decoding_of_left_padded_rows():
     close(torch.cat(parts, 1)[1:, 2:], alone)
 
 
+STRETCHED = {
+    "dynamic": {"factor": 2.0},
+    "longrope": {"factor": 2.0, "short": [1.0, 1.5], "long": [2.0, 5.0]},
+}
+
+
+@pytest.mark.parametrize("scaling", STRETCHED)
+def test_right_padded_texts_past_the_trained_length_are_as_if_alone(scaling):
+    # Below, far above and just above the trained length; untold, all turn as the longest does.
+    rotary = positions.create(
+        "rotary", head_width=4, scaling=scaling, trained_length=3, **STRETCHED[scaling]
+    )
+    made, x = layer(position=rotary, kv_heads=1), tokens(7, batch=3)
+    lengths = torch.tensor([2, 7, 4])
+    mask = masks.Causal() & masks.Padding.from_lengths(lengths, 7)
+    together = made(x, mask=mask, lengths=lengths)
+    for row, length in enumerate(lengths.tolist()):
+        alone = made(x[row : row + 1, :length], mask=masks.Causal())
+        close(together[row, :length], alone[0])
+    assert not torch.allclose(made(x, mask=mask)[0, :2], together[0, :2], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scaling", STRETCHED)
+def test_a_cache_filled_piece_by_piece_knows_the_length_it_is_told(scaling):
+    rotary = positions.create(
+        "rotary", head_width=4, scaling=scaling, trained_length=3, **STRETCHED[scaling]
+    )
+    made, x = layer(position=rotary), tokens()
+    lengths, cache = torch.full((B,), T), KeyValueCache()
+    parts = [made(x_, mask=masks.Causal(), lengths=lengths, cache=cache) for x_ in x.split(2, 1)]
+    close(torch.cat(parts, 1), made(x, mask=masks.Causal()))
+
+
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_positions_alone_tell_tokens_apart(name):
     # Shuffle tokens together with their positions: the same outputs, shuffled. Shuffle tokens
@@ -282,6 +315,9 @@ def test_messages_of_shapes():
         ShapeError, match=r"same batch and tokens; got \(2, 5, 12\) and \(2, 7, 12\)"
     ):
         made(tokens(), tokens(), tokens(S))
+    turning = layer(position=encoding("rotary"))
+    with pytest.raises(ShapeError, match=r"lengths of shape \(3,\) do not fit 2 texts of 5 tokens"):
+        turning(tokens(), lengths=torch.tensor([5, 5, 5]))
     cache = KeyValueCache()
     made(tokens(), cache=cache)
     with pytest.raises(ShapeError, match=r"cache holds keys \(2, 3, 5, 4\).*\(1, 3, 5, 4\)"):

@@ -129,13 +129,16 @@ class MultiHeadAttention(nn.Module):
         bias: Any = None,
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
+        lengths: Tensor | None = None,
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch q_tokens width"]:
         """Attend from `query` to `key`, mixing `value`: (B, Tq, D) → (B, Tq, D).
 
         Self-attention without `key`; cross-attention with one, and `value` is `key` unless given.
         `mask`, `bias` and positions as in `attend`. `cache`: keys and values of earlier calls, to
-        which this call's are appended; positions go on where it ends unless given.
+        which this call's are appended; positions go on where it ends unless given. `lengths`: the
+        token counts of the texts, (B,), for rotations that depend on them (``dynamic``,
+        ``longrope``), where a row is padded on the right or a piece of its text.
         """
         if key is None and value is not None:
             raise OptionError("value was given without key; give both, or key alone")
@@ -161,8 +164,8 @@ class MultiHeadAttention(nn.Module):
         k = self.key_norm(self._split(self.key(key), self.kv_heads))
         v = self._split(self.value(value), self.kv_heads)
         if self._acts("rotate"):
-            q = self.position.rotate(q, _or_indices(query_positions, q))
-            k = self.position.rotate(k, _or_indices(key_positions, k))
+            q = self.position.rotate(q, _or_indices(query_positions, q), lengths)
+            k = self.position.rotate(k, _or_indices(key_positions, k), lengths)
         q, k, v = self.q(q), self.k(k), self.v(v)
         if cache is not None:
             k, v, key_positions = cache.append(k, v, _rows(_or_indices(key_positions, k)))
