@@ -7,6 +7,7 @@ rows needs no row statistics. After Chen et al., "Training Deep Nets with Sublin
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,9 +116,11 @@ class _Blocks(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
         device = inputs[0].device.type
         # Backward runs outside of the caller's autocast, and must compute what forward did.
-        ctx.autocast = torch.autocast(
-            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
-        )
+        ctx.autocast = nullcontext()
+        if torch.amp.is_autocast_available(device):
+            ctx.autocast = torch.autocast(
+                device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+            )
         tensors = job.tensors(inputs)
         value = tensors.value
         output = value.new_empty(*tensors.query.shape[:3], value.shape[-1])
