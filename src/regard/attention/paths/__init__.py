@@ -33,20 +33,19 @@ class Explanation:
 
 def choose(call: Call, path: str = "auto") -> Path:
     """The path to run; `OptionError` if the one asked for is unknown or refuses the call."""
-    known = _known()
     if path != "auto":
-        if path not in known:
-            raise unknown_name("path", path, ["auto", *known])
-        if reason := known[path].refuses(call):
+        if path not in _KNOWN:
+            raise unknown_name("path", path, ["auto", *_KNOWN])
+        if reason := _KNOWN[path].refuses(call):
             raise OptionError(
                 f"path {path!r} cannot compute this call: {reason}; "
                 'path="auto" chooses one that can'
             )
-        return known[path]
-    for one in known.values():
+        return _KNOWN[path]
+    for one in _KNOWN.values():
         if one.refuses(call) is None and one.declines(call) is None:
             return one
-    return known["reference"]
+    return _KNOWN["reference"]
 
 
 def explain(call: Call, path: str = "auto") -> Explanation:
@@ -57,7 +56,7 @@ def explain(call: Call, path: str = "auto") -> Explanation:
     else:
         reason, rest = "asked for", "can, but was not asked for"
     others = {}
-    for name, one in _known().items():
+    for name, one in _KNOWN.items():
         if one is chosen:
             path = name
         elif refusal := one.refuses(call):
@@ -69,16 +68,14 @@ def explain(call: Call, path: str = "auto") -> Explanation:
     return Explanation(path, reason, others)
 
 
-_KNOWN: dict[str, Path] = {}
+def _in_order() -> dict[str, Path]:
+    """Every path by name, in order of preference."""
+    found = names()
+    order = [n for n in PREFERENCE if n in found] + [n for n in found if n not in PREFERENCE]
+    return {name: family.create(name) for name in order}
 
 
-def _known() -> dict[str, Path]:
-    """Every path by name, in order of preference; made once, for they have no state."""
-    if not _KNOWN:
-        found = names()
-        order = [n for n in PREFERENCE if n in found] + [n for n in found if n not in PREFERENCE]
-        _KNOWN.update({name: family.create(name) for name in order})
-    return _KNOWN
-
+# Made once, for they have no state, and here, for a compiled model cannot look for files.
+_KNOWN = _in_order()
 
 __all__ = ["PREFERENCE", "Call", "Explanation", "Path", "choose", "explain", "family", "names"]
