@@ -29,6 +29,12 @@ def test_train_writes_the_run_and_its_picture(run):
     assert names >= {"training.png", "training.svg"}
 
 
+def test_a_folder_may_be_called_like_markup(run, tmp_path, capsys):
+    table, output = str(run.parent / "reviews.tsv"), tmp_path / "[b" / "]"
+    assert main(["train", "classify", table, "-o", str(output), *FAST, "--epochs", "1"]) == 0
+    assert "[b/]" in "".join(capsys.readouterr().out.split())
+
+
 def test_predict_prints_a_line_a_text(run, capsys):
     assert main(["predict", str(run), "天地好人", "糟了"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -121,6 +127,14 @@ def bad_input(tmp_path, run):
         (["plot", "positions", "--encoding", "rotary"], "adds nothing to the embedding"),
         (["plot", "positions", "-o", str(tmp_path / "x.gif")], "not '.gif'"),
         (["trian"], "Did you mean"),
+        ([*train, good, "--config", table("x.toml", "data = 3")], "x.toml: data: input should be"),
+        ([*train, good, "--config", table("y.toml", f"x = {'[' * 3000}")], "y.toml is not TOML"),
+        ([*train, good, "--seed", str(2**63)], "seed: input should be less than 4294967296"),
+        ([*train, good, "--learning-rate", "inf"], "learning_rate: input should be a finite"),
+        ([*train, good, "--subwords", str(10**30)], "subwords: input should be less than"),
+        ([*train, good, "--device", "hpu"], "device 'hpu' cannot be used"),
+        (["train", "classify", good, "-o", "a" * 300], "file name too long"),
+        (["predict", "a" * 300, "好"], "file name too long"),
     ]
 
 

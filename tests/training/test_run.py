@@ -95,6 +95,45 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, planted):
     fit(config(table, epochs=1), folder, overwrite=True)
 
 
+def test_a_run_to_be_replaced_stays_until_the_new_one_is_trained(tmp_path, planted):
+    settings, folder = config(planted(tmp_path / "x.tsv", 80), epochs=1), tmp_path / "run"
+    fit(settings, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for wrong in (
+        {"text": TextSettings(segmenter="spaces")},
+        {"encoder": EncoderSettings(width=7)},
+        {"training": TrainingSettings(device="meta")},
+        {"training": TrainingSettings(learning_rate=1e30, warmup=0)},
+    ):
+        with pytest.raises(OptionError):
+            fit(settings.model_copy(update=wrong), folder, overwrite=True)
+        assert before.items() <= {p.name: p.read_bytes() for p in folder.iterdir()}.items()
+
+
+def test_overwriting_keeps_only_a_checkpoint_of_the_same_run(tmp_path, planted):
+    table, folder = planted(tmp_path / "x.tsv", 80), tmp_path / "run"
+    checkpoint = folder / "checkpoint.safetensors"
+    fit(config(table, epochs=1), folder)
+    for damage in (b"", b"cut short"):
+        checkpoint.write_bytes(damage)
+        run = fit(config(table, epochs=2), folder, overwrite=True)
+        assert [epoch.epoch for epoch in run.history] == [1, 2]
+        assert not checkpoint.exists()
+
+
+def test_a_loss_that_is_no_number_is_said(tmp_path, planted):
+    table = planted(tmp_path / "x.tsv", 80)
+    with pytest.raises(OptionError, match=r"no finite number; try a learning_rate below 1e\+30"):
+        fit(config(table, learning_rate=1e30, warmup=0))
+
+
+def test_texts_of_one_character_have_a_baseline(tmp_path):
+    rows = "".join(f"{chr(0x4E00 + i)}\t{'ab'[i % 2]}\n" for i in range(40))
+    run = fit(config(write(tmp_path / "x.tsv", "text\tlabel\n" + rows), epochs=1))
+    assert run.naive_bayes is not None
+    assert run.naive_bayes.accuracy == 0.5
+
+
 def test_given_files_never_share_a_text_with_training(tmp_path, planted):
     table = planted(tmp_path / "x.tsv", 100)
     lines = table.read_text().splitlines(keepends=True)

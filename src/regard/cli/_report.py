@@ -44,7 +44,7 @@ def report_run(run: Run) -> None:
             table.add_row(name, f"{metrics.accuracy:.3f}", f"{metrics.macro_f1:.3f}")
         console.print(table)
     if run.folder is not None:
-        console.print(f"saved in {run.folder}", highlight=False)
+        console.print(f"saved in {run.folder}", highlight=False, markup=False)
 
 
 def report_metrics(metrics: Metrics) -> None:

@@ -65,8 +65,11 @@ def demo(
             title=title,
         )
         figures += plots.save(figure, output / f"attention-{number}")
-    console.print("\nfigures:", *(str(path) for path in figures if path.suffix == ".png"))
-    console.print(f'next: regard predict {output} "便宜又好用" --attention', highlight=False)
+    pictures = (str(path) for path in figures if path.suffix == ".png")
+    console.print("\nfigures:", *pictures, highlight=False, markup=False)
+    console.print(
+        f'next: regard predict {output} "便宜又好用" --attention', highlight=False, markup=False
+    )
 
 
 def write_reviews(path: Path) -> Path:

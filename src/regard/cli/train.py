@@ -60,9 +60,9 @@ def classify(
     sections = {"data": data, "text": text, "encoder": encoder, "training": training}
     for name, flags in sections.items():
         if flags is not None:
-            values[name] = values.get(name, {}) | given(flags)
+            values[name] = joined(values.get(name, {}), given(flags))
     if train is not None:
-        values["data"] = values.get("data", {}) | {"train": train}
+        values["data"] = joined(values.get("data", {}), {"train": train})
     settings = ClassifyConfig.read(values, str(config or "the flags"))
     try:
         run = fit(settings, output, overwrite=overwrite)
@@ -78,6 +78,11 @@ def given(flags: Settings) -> dict[str, Any]:
     return {name: getattr(flags, name) for name in flags.model_fields_set}
 
 
+def joined(section: Any, flags: dict[str, Any]) -> Any:
+    """A section of the file with the flags before it; what is no section is refused later."""
+    return section | flags if isinstance(section, dict) else section
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """What a TOML file says; one line where it cannot be read."""
     try:
@@ -85,5 +90,5 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(f"cannot read {path}: {reason}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not TOML: {error}") from None

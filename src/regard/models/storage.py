@@ -43,9 +43,15 @@ def load(folder: str | Path) -> Classifier:
     `StorageError` if there is none, `DataError` if a file of it is damaged.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    try:
+        is_folder, is_finished = folder.is_dir(), (folder / CONFIG).exists()
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {folder}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    if not is_folder:
         raise StorageError(f"{folder} is not a folder; name the folder that regard train wrote")
-    if not (folder / CONFIG).exists():
+    if not is_finished:
         raise StorageError(
             f"{folder} holds no finished model: {CONFIG} is missing; "
             "name the folder that regard train wrote"
@@ -121,7 +127,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise StorageError(
             f"cannot read {path}: {(error.strerror or str(error)).lower()}"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise DataError(f"{path} holds no JSON object")

@@ -29,7 +29,7 @@ class NaiveBayes:
         self._prior = {label: math.log(n / len(labels)) for label, n in frequency.items()}
         self._unseen, self._seen = {}, {}
         for label in sorted(frequency):
-            total = math.log(counts[label].total() + len(known))
+            total = math.log(counts[label].total() + len(known) or 1)  # 1: no text has a bigram
             self._unseen[label] = -total
             self._seen[label] = {b: math.log(n + 1) - total for b, n in counts[label].items()}
 

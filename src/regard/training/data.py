@@ -41,7 +41,7 @@ class Dropped:
     contradictory: int = 0
 
     def __str__(self) -> str:
-        return f"{self.repeated} repeated and {self.contradictory} contradictory texts dropped"
+        return f"{self.repeated:,} repeated and {self.contradictory:,} contradictory texts dropped"
 
 
 def read_labelled(path: Path, text_column: str, label_column: str) -> Labelled:

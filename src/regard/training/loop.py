@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -97,6 +98,11 @@ class Trainer:
                 loss = self._epoch(training, epoch, steps[epoch], step, total, bar)
                 step += len(steps[epoch])
                 validation_loss, accuracy = self.evaluate(validation)
+                if not math.isfinite(loss + validation_loss):
+                    raise OptionError(
+                        f"the loss of epoch {epoch + 1} is no finite number; "
+                        f"try a learning_rate below {settings.learning_rate:g}"
+                    )
                 if self._better(accuracy, validation_loss):
                     self.best = copy.deepcopy(self.model.state_dict())
                 self.history.append(
@@ -211,6 +217,15 @@ class Trainer:
             state.setdefault(int(index), {})[key] = tensor
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def signature_of(checkpoint: Path) -> str | None:
+    """The signature of the run that left `checkpoint`; None where no whole one is."""
+    try:
+        with safetensors.safe_open(checkpoint, "pt") as file:
+            return (file.metadata() or {}).get("signature")
+    except (OSError, safetensors.SafetensorError):
+        return None
 
 
 def summary_writer(folder: Path) -> Any:

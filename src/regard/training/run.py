@@ -16,7 +16,7 @@ from regard.models.storage import CONFIG, write_json
 from regard.text import Segmenter, Vocabulary, segmenters
 from regard.training.baselines import NaiveBayes, majority
 from regard.training.data import Dropped, Labelled, deduplicate, read_labelled, split
-from regard.training.loop import CHECKPOINT, Epoch, Examples, Trainer
+from regard.training.loop import CHECKPOINT, Epoch, Examples, Trainer, signature_of
 from regard.training.metrics import Metrics, measure
 from regard.training.settings import ClassifyConfig, DataSettings
 
@@ -71,7 +71,8 @@ def fit(
     """Train what `config` describes; with `output`, everything is saved in that folder.
 
     A run that was stopped goes on from its last epoch when it is started again with the same
-    settings and texts. `OptionError` if the folder holds another run, unless `overwrite`.
+    settings and texts. `OptionError` if the folder holds another run, unless `overwrite`: then that
+    run stays until the new one is trained.
     """
     folder = Path(output) if output is not None else None
     splits = read_splits(config.data, config.training.seed)
@@ -85,7 +86,10 @@ def fit(
     torch.manual_seed(config.training.seed)
     model = Classifier(config, vocabulary, segmenter).to(usable_device(config.training.device))
     training, validation = _examples(model, splits.train), _examples(model, splits.validation)
-    trainer = Trainer(model, config.training, folder, _signature(config, splits))
+    signature = _signature(config, splits)
+    if folder is not None and overwrite and signature_of(folder / CHECKPOINT) != signature:
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+    trainer = Trainer(model, config.training, folder, signature)
     board = folder / "tensorboard" if folder and config.training.tensorboard else None
     history = trainer.fit(training, validation, board)
     run = Run(
@@ -98,6 +102,7 @@ def fit(
         folder=folder,
     )
     if folder is not None:
+        (folder / CONFIG).unlink(missing_ok=True)
         write_json(folder / METRICS, run.metrics())
         save(model, folder, config)
         (folder / CHECKPOINT).unlink(missing_ok=True)
@@ -183,25 +188,24 @@ def usable_device(name: str) -> torch.device:
     """The device called `name`, if this machine has it."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).split("\n")[0]
         raise OptionError(f"device {name!r} cannot be used: {reason}; try cpu") from None
     return device
 
 
 def _make_room(folder: Path, overwrite: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise StorageError(f"{folder} is a file; name a new folder")
-    if not overwrite and (folder / CONFIG).exists():
-        raise OptionError(
-            f"{folder} holds a finished run; name a new folder, or pass overwrite to replace it"
-        )
     try:
+        if folder.exists() and not folder.is_dir():
+            raise StorageError(f"{folder} is a file; name a new folder")
+        if not overwrite and (folder / CONFIG).exists():
+            raise OptionError(
+                f"{folder} holds a finished run; name a new folder, or pass overwrite to replace it"
+            )
         folder.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            for name in (CONFIG, CHECKPOINT):
-                (folder / name).unlink(missing_ok=True)
+    except StorageError:
+        raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(f"cannot write {folder}: {reason}") from None

@@ -38,11 +38,11 @@ class TrainingSettings(Settings):
     """Epochs without a better validation accuracy after which training stops."""
     batch_tokens: Count = 4096
     """Tokens of a batch, padding included; a longer text is a batch of its own."""
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     """Highest learning rate of AdamW."""
     warmup: Annotated[int, Field(ge=0)] = 200
     """Steps over which the learning rate rises."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
     """Decay of the weights, apart from the gradient (AdamW)."""
     label_smoothing: Share = 0.05
     """Share of a label's probability spread over all labels."""
@@ -50,7 +50,7 @@ class TrainingSettings(Settings):
     """Share of training tokens replaced by the unknown token."""
     clip: Annotated[float, Field(gt=0)] = 1.0
     """Longest gradient; longer ones are scaled down."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the split, the initial weights, the order and the dropout."""
     device: str = "cpu"
     """Where the model is trained: cpu, cuda, mps."""
