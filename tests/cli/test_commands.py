@@ -134,6 +134,10 @@ def bad_input(tmp_path, run):
         ([*train, good, "--subwords", str(10**30)], "subwords: input should be less than"),
         ([*train, good, "--device", "hpu"], "device 'hpu' cannot be used"),
         (["train", "classify", good, "-o", "a" * 300], "file name too long"),
+        (["plot", "positions", "--length", str(10**12)], "more than 100,000,000 numbers"),
+        (["plot", "positions", "--dims", f"0-{10**12}"], "--dims goes up to 99,999,999"),
+        (["plot", "positions", "-o", ""], "--output takes the name of a file"),
+        (["predict", str(run), "好", "--column", "text"], "--column names a column of --file"),
         (["predict", "a" * 300, "好"], "file name too long"),
     ]
 

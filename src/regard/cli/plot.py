@@ -8,6 +8,8 @@ from cyclopts import App, Parameter
 from regard.errors import OptionError
 
 app = App(name="plot", help="Draw figures.")
+LARGEST = 100_000_000
+"""The most numbers, width times length, that a figure is drawn from."""
 
 
 @app.command
@@ -39,6 +41,13 @@ def positions(
     """
     from regard import plots
 
+    if not output.name:
+        raise OptionError(f"--output takes the name of a file, got {str(output)!r}")
+    if width * length > LARGEST:
+        raise OptionError(
+            f"--width {width} times --length {length} is more than {LARGEST:,} numbers; "
+            "make one smaller"
+        )
     figure = plots.positions(encoding, width, length, parse_dims(dims), language)
     for path in plots.save(figure, output):
         print(path)
@@ -58,5 +67,7 @@ def parse_dims(dims: str) -> list[int]:
         start, stop = int(first), int(last or first)
         if stop < start:
             raise OptionError(f"--dims has the range {part!r}, which ends before it starts")
+        if stop >= LARGEST:
+            raise OptionError(f"--dims goes up to {LARGEST - 1:,}, got {part!r}")
         found += range(start, stop + 1)
     return found

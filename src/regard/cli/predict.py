@@ -51,6 +51,8 @@ def predict(
 
     if bool(texts) == (file is not None):
         raise OptionError("give either texts or --file; for texts from a pipe, --file -")
+    if column is not None and file is None:
+        raise OptionError("--column names a column of --file; the texts given here have none")
     model = load(run)
     rest: Iterator[str] = iter(texts) if file is None else read_texts(file, column=column)
     count = 0
