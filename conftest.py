@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parent
 CALLERS = re.compile(r"^make (test|check|bench|docs)\b", re.MULTILINE)
-FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -95,7 +96,7 @@ class Document(pytest.Item):
 def blocks(page: str) -> list[Block]:
     """The blocks of a page that are run."""
     found = [
-        Block(match[1], match[2], page.count("\n", 0, match.start()) + 1)
+        Block(match[2], dedent(match[3]), page.count("\n", 0, match.start()) + 1)
         for match in FENCE.finditer(page)
     ]
     return [block for block in found if block.language in ("python", "sh")]

@@ -57,6 +57,13 @@ def test_predict_reads_files_and_pipes(run, tmp_path):
     assert len(file.stdout.splitlines()) == 2
 
 
+def test_a_terminal_without_chinese_gets_codes(run):
+    command = [sys.executable, "-m", "regard", "predict", str(run), "天地好人"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.rstrip().endswith("\\u5929\\u5730\\u597d\\u4eba")
+
+
 def test_evaluate(run, capsys):
     table = str(run.parent / "reviews.tsv")
     assert main(["evaluate", str(run), table]) == 0

@@ -10,7 +10,13 @@ import torch
 import regard
 from regard.errors import DataError, OptionError
 from regard.models import EncoderSettings, TextSettings
-from regard.training import ClassifyConfig, DataSettings, TrainingSettings, fit
+from regard.training import (
+    ClassifyConfig,
+    DataSettings,
+    TrainingSettings,
+    fit,
+    read_labelled,
+)
 
 
 def config(table, **training):
@@ -182,3 +188,33 @@ def test_the_curve_can_go_to_tensorboard(tmp_path, planted):
     table = planted(tmp_path / "x.tsv", 60)
     fit(config(table, epochs=1, tensorboard=True), tmp_path / "run")
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+def test_held_out_texts_are_kept_beside_the_model(tmp_path, planted):
+    run = fit(config(planted(tmp_path / "x.tsv"), epochs=1), tmp_path / "run")
+    kept = read_labelled(tmp_path / "run" / "test.jsonl", "text", "label")
+    assert run.splits.test is not None
+    assert (kept.texts, kept.labels) == (run.splits.test.texts, run.splits.test.labels)
+    assert regard.training.evaluate(regard.load(tmp_path / "run"), kept) == run.test
+
+
+def test_two_processes_do_not_train_into_one_folder(tmp_path, planted):
+    from regard.training.run import _alone
+
+    (tmp_path / "run").mkdir()
+    message = "another process is training into .*; wait for it, or name another"
+    with _alone(tmp_path / "run"), pytest.raises(OptionError, match=message):
+        fit(config(planted(tmp_path / "x.tsv")), tmp_path / "run")
+
+
+def test_validation_and_test_share_no_text(tmp_path, planted):
+    table = planted(tmp_path / "x.tsv", 60)
+    data = DataSettings(train=table, validation=table, test=table)
+    with pytest.raises(DataError, match=r"x\.tsv and x\.tsv share \d+ texts, such as"):
+        fit(config(table).model_copy(update={"data": data}))
+
+
+def test_labels_are_no_setting_of_a_run(tmp_path, planted):
+    settings = config(planted(tmp_path / "x.tsv", 60)).model_copy(update={"labels": ("x",)})
+    with pytest.raises(OptionError, match="labels are read from the texts"):
+        fit(settings)

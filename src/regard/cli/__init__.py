@@ -5,6 +5,7 @@ One file a command. What goes wrong is one line, ``regard: …``, and exit statu
 
 import os
 import sys
+from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError
 
@@ -38,6 +39,10 @@ def application() -> App:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that lacks a character gets its code, not a failure.
+            stream.reconfigure(errors="backslashreplace")
     app = application()
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_value")

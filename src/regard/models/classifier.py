@@ -45,6 +45,8 @@ class Classifier(nn.Module):
         super().__init__()
         if len(settings.labels) < 2:
             raise OptionError(f"a classifier needs two labels or more, got {settings.labels}")
+        if len(set(settings.labels)) < len(settings.labels):
+            raise OptionError(f"a classifier's labels must differ, got {settings.labels}")
         if vocabulary.padding is None or vocabulary.unknown is None:
             raise OptionError("a classifier's vocabulary needs <pad> and <unk> among its specials")
         self.settings = settings

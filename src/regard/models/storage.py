@@ -61,7 +61,7 @@ def load(folder: str | Path) -> Classifier:
     known = {name: config[name] for name in ClassifierSettings.model_fields if name in config}
     try:
         settings = ClassifierSettings.read(known, str(folder / CONFIG))
-        if not isinstance(segmenter, dict):
+        if not isinstance(segmenter, dict) or not isinstance(segmenter.get("name"), str):
             raise OptionError(f"{folder / CONFIG}: segmenter is missing")
     except OptionError as error:
         raise DataError(str(error)) from None

@@ -22,7 +22,12 @@ def training(history: Sequence[Epoch], baselines: Mapping[str, float] | None = N
     accuracy = [epoch.validation_accuracy for epoch in history]
     figure = new_figure(10, 4)
     losses, accuracies = figure.subplots(1, 2)
-    losses.plot(epochs, [e.training_loss for e in history], "o-", label="training")
+    losses.plot(
+        epochs,
+        [e.training_loss for e in history],
+        "o-",
+        label="training, smoothed and with dropout",
+    )
     losses.plot(epochs, [e.validation_loss for e in history], "o-", label="validation")
     losses.set_ylabel("cross-entropy")
     losses.legend()
@@ -33,7 +38,7 @@ def training(history: Sequence[Epoch], baselines: Mapping[str, float] | None = N
         (epochs[best], accuracy[best]),
         xytext=(0, 8),
         textcoords="offset points",
-        ha="center",
+        ha="right" if best == len(history) - 1 else "center",
     )
     for index, (name, value) in enumerate((baselines or {}).items()):
         accuracies.axhline(

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from regard.models import Classifier, save
 from regard.models.settings import TextSettings
 from regard.models.storage import CONFIG, write_json
 from regard.text import Segmenter, Vocabulary, segmenters
+from regard.text.storage import fcntl, new_file
 from regard.training.baselines import NaiveBayes, majority
 from regard.training.data import Dropped, Labelled, deduplicate, read_labelled, split
 from regard.training.loop import CHECKPOINT, Epoch, Examples, Trainer, signature_of
 from regard.training.metrics import Metrics, measure
 from regard.training.settings import ClassifyConfig, DataSettings
 
-METRICS = "metrics.json"
+METRICS, TEST = "metrics.json", "test.jsonl"
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,25 @@ def fit(
     settings and texts. `OptionError` if the folder holds another run, unless `overwrite`: then that
     run stays until the new one is trained.
     """
-    folder = Path(output) if output is not None else None
+    if output is None:
+        return _fit(config, None, overwrite)
+    folder = Path(output)
+    _make_room(folder, overwrite)
+    with _alone(folder):
+        return _fit(config, folder, overwrite)
+
+
+def _fit(config: ClassifyConfig, folder: Path | None, overwrite: bool) -> Run:
+    if config.labels:
+        raise OptionError("labels are read from the texts; leave the setting out")
     splits = read_splits(config.data, config.training.seed)
-    if folder is not None:
-        _make_room(folder, overwrite)
     text = config.text
     segmenter = make_segmenter(text, splits.train.texts)
     tokens = segmenter.split(splits.train.texts)
     vocabulary = Vocabulary.count(tokens, text.min_count, text.max_size)
     config = config.model_copy(update={"labels": tuple(sorted(set(splits.train.labels)))})
     torch.manual_seed(config.training.seed)
-    model = Classifier(config, vocabulary, segmenter).to(usable_device(config.training.device))
+    model = _make_model(config, vocabulary, segmenter)
     training, validation = _examples(model, splits.train), _examples(model, splits.validation)
     signature = _signature(config, splits)
     if folder is not None and overwrite and signature_of(folder / CHECKPOINT) != signature:
@@ -104,6 +114,8 @@ def fit(
     if folder is not None:
         (folder / CONFIG).unlink(missing_ok=True)
         write_json(folder / METRICS, run.metrics())
+        if splits.test is not None:
+            _write_labelled(folder / TEST, splits.test, config.data)
         save(model, folder, config)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return run
@@ -128,6 +140,13 @@ def read_splits(data: DataSettings, seed: int) -> Splits:
         for name, path in (("validation", data.validation), ("test", data.test))
         if path is not None
     }
+    if len(given) == 2 and data.deduplicate:
+        shared = set(given["validation"].texts).intersection(given["test"].texts)
+        if shared:
+            raise DataError(
+                f"{given['validation'].source} and {given['test'].source} share {len(shared)} "
+                f"texts, such as {min(shared)[:20]!r}; a text may stand in one of them only"
+            )
     if given and data.deduplicate:
         whole, leaked = without(whole, [text for part in given.values() for text in part.texts])
         dropped = Dropped(dropped.repeated + leaked, dropped.contradictory)
@@ -209,6 +228,49 @@ def _make_room(folder: Path, overwrite: bool) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StorageError(f"cannot write {folder}: {reason}") from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Holds the folder's lock; `OptionError` if another process trains into it."""
+    path = folder / "training.lock"
+    try:
+        with open(path, "wb") as lock:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise OptionError(
+                        f"another process is training into {folder}; wait for it, or name another "
+                        "folder"
+                    ) from None
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    except PermissionError as error:
+        raise StorageError(f"cannot write {folder}: {(error.strerror or '').lower()}") from None
+
+
+def _make_model(config: ClassifyConfig, vocabulary: Vocabulary, segmenter: Segmenter) -> Classifier:
+    device = usable_device(config.training.device)
+    try:
+        return Classifier(config, vocabulary, segmenter).to(device)
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        raise OptionError(
+            f"a model of width {config.encoder.width} and {config.encoder.layers} layers does not "
+            "fit the memory; make it smaller"
+        ) from None
+
+
+def _write_labelled(path: Path, data: Labelled, settings: DataSettings) -> None:
+    """Texts and labels as a table that `read_labelled` reads with the same settings."""
+    with new_file(path) as new, open(new, "w", encoding="utf-8") as table:
+        for text, label in zip(data.texts, data.labels, strict=True):
+            row = {settings.text_column: text, settings.label_column: label}
+            table.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _signature(config: ClassifyConfig, splits: Splits) -> str:
