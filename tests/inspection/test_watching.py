@@ -40,14 +40,23 @@ def test_own_classifiers(position):
     assert torch.equal(model.logits([TEXT]), expected)
     assert [token.text for token in found.tokens] == TEXT.split()
     assert [TEXT[t.start : t.end] for t in found.tokens] == TEXT.split()
-    tokens, truth = model.attention(TEXT)
+    truth = []
+    watches = [
+        block.attention.weights.register_forward_hook(
+            lambda tap, _, weights: truth.append(weights[0])
+        )
+        for block in model.encoder.blocks
+    ]
+    model.logits([TEXT])
+    for watch in watches:
+        watch.remove()
     for layer in range(2):
         ours = torch.stack([found.weights(layer, head) for head in range(6)])
         torch.testing.assert_close(ours, truth[layer], atol=1e-5, rtol=0)
     assert found.verify().passed
     assert (found.record(0).q_unrotated is not None) == (position == "rotary")
     assert found.record(0).mask is None
-    assert found.residual(1).shape == (len(tokens), 24)
+    assert found.residual(1).shape == (len(found.tokens), 24)
     one = found.arithmetic(1, 5, 2, 3)
     assert one.weight == pytest.approx(float(found.weights(1, 5, 2, 3)), abs=1e-6)
 
