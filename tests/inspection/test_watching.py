@@ -41,15 +41,15 @@ def test_own_classifiers(position):
     assert [token.text for token in found.tokens] == TEXT.split()
     assert [TEXT[t.start : t.end] for t in found.tokens] == TEXT.split()
     truth = []
-    watches = [
+    handles = [
         block.attention.weights.register_forward_hook(
             lambda tap, _, weights: truth.append(weights[0])
         )
         for block in model.encoder.blocks
     ]
     model.logits([TEXT])
-    for watch in watches:
-        watch.remove()
+    for handle in handles:
+        handle.remove()
     for layer in range(2):
         ours = torch.stack([found.weights(layer, head) for head in range(6)])
         torch.testing.assert_close(ours, truth[layer], atol=1e-5, rtol=0)
