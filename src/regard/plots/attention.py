@@ -58,4 +58,4 @@ def attention(
 
 
 def _long(tokens: Sequence[str]) -> bool:
-    return any(len(token) > 2 for token in tokens)
+    return any(len(token) > 3 for token in tokens)
