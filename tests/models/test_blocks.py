@@ -6,7 +6,7 @@ from regard import attention, positions
 from regard.attention import MultiHeadAttention
 from regard.attention.masks import Padding
 from regard.models import Block, Encoder, EncoderSettings
-from regard.models.encoder import position_of
+from regard.models._stack import position_of
 
 # Rounding of float64 over a few hundred operations on numbers near 1.
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}

@@ -1,19 +1,17 @@
 """A text classifier: segmenter, vocabulary, encoder, mean over the tokens, one score a label."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.errors import DataError, OptionError
+from regard.errors import OptionError
+from regard.models._model import TextModel, batches_of, many
 from regard.models.encoder import Encoder
 from regard.models.settings import ClassifierSettings
-from regard.text import Segmenter, Vocabulary, segmenters
-
-BATCH = 64
+from regard.text import Segmenter, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -29,12 +27,15 @@ class Prediction:
         return self.probabilities[self.label]
 
 
-class Classifier(nn.Module):
+class Classifier(TextModel):
     """Assigns one of `settings.labels` to a text.
 
     The encoder's vectors are averaged over the tokens, then mapped to one logit a label; the tap
     `encoder.blocks[i].attention.weights` and its neighbours show what happens within.
     """
+
+    kind = "a classifier"
+    settings_class = ClassifierSettings
 
     def __init__(
         self,
@@ -42,18 +43,14 @@ class Classifier(nn.Module):
         vocabulary: Vocabulary,
         segmenter: Segmenter | None = None,
     ):
-        super().__init__()
+        super().__init__(settings.text, vocabulary, segmenter)
         if len(settings.labels) < 2:
             raise OptionError(f"a classifier needs two labels or more, got {settings.labels}")
         if len(set(settings.labels)) < len(settings.labels):
             raise OptionError(f"a classifier's labels must differ, got {settings.labels}")
-        if vocabulary.padding is None or vocabulary.unknown is None:
-            raise OptionError("a classifier's vocabulary needs <pad> and <unk> among its specials")
         self.settings = settings
-        self.vocabulary = vocabulary
-        self.segmenter = segmenter or make_segmenter(settings)
         self.encoder = Encoder(
-            len(vocabulary), settings.encoder, settings.text.max_tokens, vocabulary.padding
+            len(vocabulary), settings.encoder, settings.text.max_tokens, vocabulary.padding or 0
         )
         self.dropout = nn.Dropout(settings.encoder.dropout)
         self.head = nn.Linear(settings.encoder.width, len(settings.labels))
@@ -72,39 +69,13 @@ class Classifier(nn.Module):
         mean = (vectors * real[..., None]).sum(1) / lengths[:, None]
         return self.head(self.dropout(mean))
 
-    def encode(self, texts: Sequence[str]) -> list[Tensor]:
-        """The ids of each text, cut to `settings.text.max_tokens`; `DataError` if it has none."""
-        ids = []
-        for number, tokens in enumerate(self.segmenter.split(texts), start=1):
-            if not tokens:
-                raise DataError(
-                    f"text {number} of {len(texts)} has no tokens: {texts[number - 1]!r}"
-                )
-            kept = tokens[: self.settings.text.max_tokens]
-            ids.append(torch.from_numpy(self.vocabulary.encode(kept)).long())
-        return ids
-
-    def collate(self, ids: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """(B, T) ids padded on the right, and the (B,) lengths, where the model is."""
-        padding = self.vocabulary.padding or 0
-        device = self.head.weight.device
-        rows = nn.utils.rnn.pad_sequence(list(ids), batch_first=True, padding_value=padding)
-        lengths = torch.tensor([len(row) for row in ids])
-        return rows.to(device), lengths.to(device)
-
-    @torch.inference_mode()
     def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts labels"]:
         """The logits of each text, as in eval mode, in the order of `texts`."""
         ids = self.encode(texts)
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         found = torch.empty(len(ids), len(self.labels))
-        was_training = self.training
-        self.eval()
-        try:
-            for part in _parts(order):
+        with self.evaluating():
+            for part in batches_of([len(row) for row in ids]):
                 found[part] = self(*self.collate([ids[i] for i in part])).float().cpu()
-        finally:
-            self.train(was_training)
         return found
 
     def predict(self, texts: Sequence[str]) -> list[Prediction]:
@@ -112,24 +83,8 @@ class Classifier(nn.Module):
 
         `OptionError` for a single string, `DataError` for a text without tokens.
         """
-        if isinstance(texts, str):
-            raise OptionError("predict takes a list of texts; for one text pass [text]")
         found = []
-        for row in self.logits(texts).double().softmax(-1).tolist():
+        for row in self.logits(many(texts, "predict")).double().softmax(-1).tolist():
             probabilities = dict(zip(self.labels, row, strict=True))
             found.append(Prediction(max(self.labels, key=probabilities.__getitem__), probabilities))
         return found
-
-
-def make_segmenter(settings: ClassifierSettings) -> Segmenter:
-    """The segmenter that the settings name; trained ones have to be given instead."""
-    text = settings.text
-    return segmenters.create(
-        text.segmenter, normalization=text.normalization, lowercase=text.lowercase
-    )
-
-
-def _parts(order: list[int]) -> Iterator[list[int]]:
-    rest = iter(order)
-    while part := list(islice(rest, BATCH)):
-        yield part

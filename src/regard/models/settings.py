@@ -89,6 +89,15 @@ class EncoderSettings(Settings):
     """Share of activations dropped in training."""
 
 
+class DecoderSettings(EncoderSettings):
+    """The layers of a model that writes: each token attends to those before it."""
+
+    position: str = "rotary"
+    """Position encoding."""
+    dropout: Share = 0.1
+    """Share of activations dropped in training."""
+
+
 class ClassifierSettings(Settings):
     """A text classifier: ``config.json`` holds these."""
 
@@ -97,3 +106,50 @@ class ClassifierSettings(Settings):
     encoder: EncoderSettings = EncoderSettings()
     labels: tuple[str, ...] = ()
     """The answers, in the order of the model's outputs."""
+
+
+class TaggerSettings(Settings):
+    """A model that gives each token a tag."""
+
+    task: Literal["tag"] = "tag"
+    text: TextSettings = TextSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    tags: tuple[str, ...] = ()
+    """The answers, in the order of the model's outputs."""
+
+
+class LanguageTextSettings(TextSettings):
+    """How text becomes ids that become text again."""
+
+    segmenter: str = "characters"
+    """How text is cut into tokens: characters, whitespace, words, jieba, or the trained bpe,
+    wordpiece, unigram."""
+    lowercase: bool = False
+    """Lower-case letters before segmenting."""
+    max_tokens: Count = 256
+    """How many tokens the model reads at once, the special ones included."""
+
+
+class LanguageModelSettings(Settings):
+    """A model that says how likely each next token is."""
+
+    task: Literal["language"] = "language"
+    text: LanguageTextSettings = LanguageTextSettings()
+    decoder: DecoderSettings = DecoderSettings()
+
+
+class EncoderDecoderSettings(Settings):
+    """A model that reads one text and writes another; its two stacks are of the same sizes."""
+
+    task: Literal["sequence"] = "sequence"
+    text: LanguageTextSettings = LanguageTextSettings()
+    """How the text that is read becomes ids."""
+    target: LanguageTextSettings | None = None
+    """How the text that is written becomes ids; like the other if not given."""
+    encoder: DecoderSettings = DecoderSettings()
+    """The layers of the encoder, and those of the decoder."""
+
+    @property
+    def target_text(self) -> LanguageTextSettings:
+        """How the text that is written becomes ids."""
+        return self.text if self.target is None else self.target

@@ -1,5 +1,6 @@
 """Saving and loading: ``config.json``, ``vocabulary.json`` and ``model.safetensors`` in a folder.
 
+A model that writes with another vocabulary than it reads with keeps that in the folder ``target``.
 Each file appears whole or not at all, ``config.json`` last: a folder that has it is complete.
 """
 
@@ -11,16 +12,28 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from regard.errors import DataError, OptionError, StorageError
+from regard.errors import DataError, OptionError, StorageError, unknown_name
+from regard.models._model import TextModel
 from regard.models.classifier import Classifier
-from regard.models.settings import ClassifierSettings, Settings
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.language_model import LanguageModel
+from regard.models.settings import Settings
+from regard.models.tagger import Tagger
 from regard.text import Vocabulary, segmenters
 from regard.text.storage import new_file
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
 
+MODELS: dict[str, type[Any]] = {
+    "classify": Classifier,
+    "tag": Tagger,
+    "language": LanguageModel,
+    "sequence": EncoderDecoder,
+}
+"""The class of model that each `task` of ``config.json`` is."""
 
-def save(model: Classifier, folder: str | Path, config: Settings | None = None) -> None:
+
+def save(model: TextModel, folder: str | Path, config: Settings | None = None) -> None:
     """Write `model` to `folder`; `config` may say more than the model's own settings."""
     folder = Path(folder)
     try:
@@ -31,13 +44,15 @@ def save(model: Classifier, folder: str | Path, config: Settings | None = None) 
             f"cannot write {folder}: {(error.strerror or str(error)).lower()}"
         ) from None
     write_tensors(folder / WEIGHTS, model.state_dict())
-    model.vocabulary.save(folder / VOCABULARY)
     written = (config or model.settings).model_dump(mode="json")
-    written["segmenter"] = model.segmenter.settings(folder)
+    for side in model.sides:
+        vocabulary, segmenter = model.side(side)
+        vocabulary.save(folder / side / VOCABULARY)
+        written[_segmenter(side)] = segmenter.settings(folder / side)
     write_json(folder / CONFIG, written)
 
 
-def load(folder: str | Path) -> Classifier:
+def load(folder: str | Path) -> Any:
     """The model that a run folder holds, in eval mode.
 
     `StorageError` if there is none, `DataError` if a file of it is damaged.
@@ -57,17 +72,10 @@ def load(folder: str | Path) -> Classifier:
             "name the folder that regard train wrote"
         )
     config = read_json(folder / CONFIG)
-    segmenter = config.pop("segmenter", None)
-    known = {name: config[name] for name in ClassifierSettings.model_fields if name in config}
     try:
-        settings = ClassifierSettings.read(known, str(folder / CONFIG))
-        if not isinstance(segmenter, dict) or not isinstance(segmenter.get("name"), str):
-            raise OptionError(f"{folder / CONFIG}: segmenter is missing")
+        model = _made(config, folder)
     except OptionError as error:
         raise DataError(str(error)) from None
-    model = Classifier(
-        settings, Vocabulary.load(folder / VOCABULARY), segmenters.from_settings(segmenter, folder)
-    )
     weights = read_tensors(folder / WEIGHTS)
     wanted = model.state_dict()
     if odd := sorted(
@@ -81,6 +89,29 @@ def load(folder: str | Path) -> Classifier:
         )
     model.load_state_dict(weights)
     return model.eval()
+
+
+def _made(config: dict[str, Any], folder: Path) -> Any:
+    """The model that a configuration describes, with its vocabularies and segmenters."""
+    task = config.get("task", "classify")
+    if task not in MODELS:
+        raise unknown_name(f"task of {folder / CONFIG}", str(task), MODELS)
+    kind = MODELS[task]
+    known = {n: config[n] for n in kind.settings_class.model_fields if n in config}
+    settings = kind.settings_class.read(known, str(folder / CONFIG))
+    parts = []
+    for side in kind.sides:
+        described = config.get(_segmenter(side))
+        if not isinstance(described, dict) or not isinstance(described.get("name"), str):
+            raise OptionError(f"{folder / CONFIG}: {_segmenter(side)} is missing")
+        parts.append(Vocabulary.load(folder / side / VOCABULARY))
+        parts.append(segmenters.from_settings(described, folder / side))
+    return kind(settings, *parts)
+
+
+def _segmenter(side: str) -> str:
+    """What ``config.json`` calls the segmenter of a side."""
+    return f"{side}_segmenter" if side else "segmenter"
 
 
 def write_tensors(
