@@ -1,10 +1,11 @@
-"""Word vectors of Chinese text cut by jieba: what comes out, shown and judged.
+"""Word vectors of Chinese text cut by jieba, beside gensim's: what comes out, shown and judged.
 
     python benchmarks/chinese_vectors.py zh_modern.txt [--quick] [--epochs 15] [--save FILE]
 
-The text has a paragraph a line. One thread and a seed, so that the result is the same on every run
+The text has a paragraph a line. gensim trains on the same words (its corpus_file mode) with the
+same settings and as many epochs. One thread and a seed, so that the result is the same on every run
 with the same regard, Numba and processor. Prints the corpus, the speed of training, the nearest
-neighbors of some words, some analogies, and the accuracy on regard's Chinese analogies.
+neighbors of some words, some analogies, and the accuracy of both on regard's Chinese analogies.
 """
 
 import argparse
@@ -21,6 +22,39 @@ ANALOGIES = [
     ("父亲", "母亲", "儿子"),
     ("增加", "减少", "提高"),
 ]
+
+
+def train_gensim(corpus, file, settings):
+    """gensim on the same words: its vectors, and words a second of training alone."""
+    from gensim.models import Word2Vec
+
+    from regard.vectors import WordVectors
+
+    tokens = corpus.vocabulary.tokens
+    with file.open("w", encoding="utf-8") as out:
+        for ids in corpus:
+            out.write(" ".join(tokens[i] for i in ids) + "\n")
+    model = Word2Vec(
+        vector_size=settings.size,
+        window=settings.window,
+        negative=settings.negatives,
+        sg=1,
+        min_count=1,
+        workers=1,
+        seed=settings.seed,
+        epochs=settings.epochs,
+    )
+    model.build_vocab(corpus_file=str(file))
+    started = time.perf_counter()
+    model.train(
+        corpus_file=str(file),
+        total_words=model.corpus_total_words,
+        total_examples=model.corpus_count,
+        epochs=settings.epochs,
+    )
+    speed = len(corpus.ids) * settings.epochs / (time.perf_counter() - started)
+    counts = [model.wv.get_vecattr(word, "count") for word in model.wv.index_to_key]
+    return WordVectors(model.wv.index_to_key, model.wv.vectors, counts), speed
 
 
 def main():
@@ -67,6 +101,8 @@ def main():
         )
         if arguments.save:
             vectors.save(arguments.save)
+        theirs, speed = train_gensim(corpus, Path(name) / "cut.txt", settings)
+        print(f"gensim with the same settings: {speed:,.0f} words/s")
 
     print("\nnearest neighbors")
     for word in WORDS:
@@ -79,13 +115,13 @@ def main():
             found = vectors.analogy(a, b, c, top=3)
             answers = "  ".join(f"{n.token} {n.similarity:.2f}" for n in found)
             print(f"  {a} : {b} = {c} : {answers}")
-    result = evaluate_analogies(vectors, chinese_analogies())
-    print(f"\n{result.questions} Chinese analogies")
-    for section in [*result.sections, result.total]:
-        asked = len(section.correct) + len(section.wrong)
+    ours, peer = (evaluate_analogies(both, chinese_analogies()) for both in (vectors, theirs))
+    print(f"\n{ours.questions} Chinese analogies: regard, gensim")
+    for mine, other in zip([*ours.sections, ours.total], [*peer.sections, peer.total], strict=True):
+        asked = len(mine.correct) + len(mine.wrong)
         print(
-            f"  {section.name}: {len(section.correct)} of {asked} solved ({section.accuracy:.1%}), "
-            f"{section.unknown} with an unknown word"
+            f"  {mine.name}: {len(mine.correct)} and {len(other.correct)} of {asked} solved "
+            f"({mine.accuracy:.1%} and {other.accuracy:.1%}), {mine.unknown} with an unknown word"
         )
 
 

@@ -60,14 +60,7 @@ def rules(corpus, **settings):
 
 
 def run_kernel(rules, corpus, tables, noise, tree, seed=12345, ends=None):
-    worker = make_worker(
-        tables.input.shape[1],
-        rules.window,
-        rules.negatives,
-        seed,
-        bool(rules.cbow),
-        bool(rules.shared),
-    )
+    worker = make_worker(tables.input.shape[1], rules.window, rules.negatives, seed)
     done, halt = np.zeros((1, 8)), np.zeros(1, np.int64)
     for end in ends or [len(corpus.ids)]:
         train_words(rules, corpus, tables, noise, tree, worker, done, 0, end, halt)

@@ -15,15 +15,15 @@ from safetensors.numpy import save_file
 from regard.errors import DataError, StorageError
 from regard.text.storage import new_file
 
-_KIND = "word2vec checkpoint 1"
+_KIND = "word2vec checkpoint 2"
 
 
 @dataclass
 class Checkpoint:
     """The state of a run.
 
-    `tables` are float32 with padded rows; `counts` (threads, 4), `numbers` (threads, 3) and
-    `random` (threads, 1) are the workers'.
+    `tables` are float32 with padded rows; `counts` (threads, 6), `numbers` (threads, 3),
+    `random` (threads, 2) and `drawn` (threads, 512) are the workers'.
     """
 
     about: dict[str, Any]
@@ -36,6 +36,7 @@ class Checkpoint:
     counts: np.ndarray
     numbers: np.ndarray
     random: np.ndarray
+    drawn: np.ndarray
 
 
 def write_checkpoint(path: Path, state: Checkpoint) -> None:
@@ -46,6 +47,7 @@ def write_checkpoint(path: Path, state: Checkpoint) -> None:
         "counts": state.counts,
         "numbers": state.numbers,
         "random": state.random,
+        "drawn": state.drawn,
         "tokens": np.frombuffer(words, np.uint8),
     }
     names = ("about", "epoch", "round", "seconds", "losses")
@@ -77,4 +79,5 @@ def read_checkpoint(path: Path) -> Checkpoint:
         counts=tensors["counts"],
         numbers=tensors["numbers"],
         random=tensors["random"],
+        drawn=tensors["drawn"],
     )

@@ -9,7 +9,6 @@ import numpy as np
 
 from regard.vectors.kernels.state import (
     CLIP,
-    GROUP,
     PIECE,
     RATE_EVERY,
     Corpus,
@@ -17,11 +16,12 @@ from regard.vectors.kernels.state import (
     Rules,
     Tables,
     Tree,
+    seeds,
 )
 
 
 class Draws:
-    """The kernels' random numbers: xorshift with 64 bits of state."""
+    """One of the kernels' generators: xorshift with 64 bits of state."""
 
     def __init__(self, state: int):
         self.state = state
@@ -39,9 +39,9 @@ class Draws:
         """An integer from 0 to ``bound - 1``."""
         return ((self.bits() >> 32) * bound) >> 32
 
-    def words(self, alias: np.ndarray, count: int, known: list[int]) -> list[int]:
-        """`known` and `count` draws by the alias table, repeats dropped."""
-        words = list(known)
+    def negatives(self, alias: np.ndarray, count: int, center: int) -> list[int]:
+        """`center` and `count` draws by the alias table, repeats dropped."""
+        words = [center]
         for _ in range(count):
             x = self.bits()
             word = ((x >> 32) * len(alias)) >> 32
@@ -71,11 +71,11 @@ class Reference:
     """
 
     def __init__(
-        self, rules: Rules, corpus: Corpus, tables: Tables, noise: Noise, tree: Tree, state: int
+        self, rules: Rules, corpus: Corpus, tables: Tables, noise: Noise, tree: Tree, seed: int
     ):
         self.rules, self.corpus, self.tables = rules, corpus, tables
         self.noise, self.tree = noise, tree
-        self.draws = Draws(state)
+        self.draws, self.noise_draws = (Draws(int(state)) for state in seeds(seed))
         self.done, self.rate_at, self.rate = 0, 0, 0.0
         self.losses, self.examples = np.zeros(2), 0
 
@@ -133,26 +133,30 @@ class Reference:
         piece = slice(self.tree.starts[word], self.tree.starts[word + 1])
         return self.tree.points[piece], self.tree.signs[piece].astype(np.float64)
 
+    def drawn(self, word: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of `output` of a center and its negatives, and their signs."""
+        rows = self.noise_draws.negatives(self.noise.alias, self.rules.negatives, word)
+        return np.array(rows), np.array([1.0] + [-1.0] * (len(rows) - 1))
+
     def skipgram(self, kept: list[int], first: int, last: int) -> None:
         """Each context word against the center and negatives, and against the center's path."""
         tables, rules = self.tables, self.rules
         for center in range(first, last):
             word, contexts = kept[center], self.window(kept, center)
+            if not contexts:
+                continue
             old = tables.input[contexts]
             if rules.negatives:
                 each = [list(range(len(contexts)))]
                 if not rules.shared:
                     each = [[i] for i in each[0]]
-                sets = [self.draws.words(self.noise.alias, rules.negatives, [word]) for _ in each]
-                for members, rows in zip(each, sets, strict=True):
-                    if not contexts:
-                        continue
-                    signs = np.full((len(members), len(rows)), -1.0)
-                    signs[:, 0] = 1.0
-                    change, loss = self.block(old[members], tables.output, np.array(rows), signs)
+                for members in each:
+                    rows, signs = self.drawn(word)
+                    signs = np.tile(signs, (len(members), 1))
+                    change, loss = self.block(old[members], tables.output, rows, signs)
                     np.add.at(tables.input, np.array(contexts)[members], change)
                     self.losses[0] += loss
-            if rules.tree and contexts:
+            if rules.tree:
                 rows, signs = self.path(word)
                 signs = np.tile(signs, (len(contexts), 1))
                 change, loss = self.block(old, tables.inner, rows, signs)
@@ -171,41 +175,25 @@ class Reference:
         return change, float(loss_of(scores, signs).sum())
 
     def cbow(self, kept: list[int], first: int, last: int) -> None:
-        """Summed contexts against their center and shared negatives, a group at a time."""
+        """The sum or mean of the contexts against the center and negatives, and its path."""
         tables, rules = self.tables, self.rules
-        size = GROUP if rules.shared and rules.negatives else 1
-        center = first
-        while center < last:
-            words: list[int] = []
-            windows: list[list[int]] = []
-            while center < last and len(words) < size:
-                contexts = self.window(kept, center)
-                if contexts:
-                    words.append(kept[center])
-                    windows.append(contexts)
-                center += 1
-            if not words:
+        for center in range(first, last):
+            word, contexts = kept[center], self.window(kept, center)
+            if not contexts:
                 continue
-            old = np.array([tables.input[contexts].sum(axis=0) for contexts in windows])
+            old = tables.input[contexts].sum(axis=0, keepdims=True)
             if rules.mean:
-                old /= np.array([[len(contexts)] for contexts in windows])
+                old /= len(contexts)
             change = np.zeros_like(old)
             if rules.negatives:
-                rows = np.array(self.draws.words(self.noise.alias, rules.negatives, []))
-                own = tables.output[words]
-                scores = (old * own).sum(axis=1)
-                steps = self.rate * slope_of(scores, np.ones(len(words)))
-                signs = np.where(rows == np.array(words)[:, None], 0.0, -1.0)
-                change, loss = self.block(old, tables.output, rows, signs)
-                change += steps[:, None] * own
-                np.add.at(tables.output, words, steps[:, None] * old)
-                self.losses[0] += loss + loss_of(scores, np.ones(len(words))).sum()
-            for i, word in enumerate(words):
-                if rules.tree:
-                    rows, signs = self.path(word)
-                    due, loss = self.block(old[i : i + 1], tables.inner, rows, signs[None])
-                    change[i] += due[0]
-                    self.losses[1] += loss
-            for contexts, due in zip(windows, change, strict=True):
-                np.add.at(tables.input, contexts, due / len(contexts) if rules.divide else due)
-            self.examples += len(words)
+                rows, signs = self.drawn(word)
+                due, loss = self.block(old, tables.output, rows, signs[None])
+                change += due
+                self.losses[0] += loss
+            if rules.tree:
+                rows, signs = self.path(word)
+                due, loss = self.block(old, tables.inner, rows, signs[None])
+                change += due
+                self.losses[1] += loss
+            np.add.at(tables.input, contexts, change / len(contexts) if rules.divide else change)
+            self.examples += 1

@@ -129,15 +129,7 @@ class Trainer:
             threads, np.uint64
         )
         self.workers = [
-            make_worker(
-                width,
-                settings.window,
-                settings.negatives,
-                int(seed) | 1,
-                bool(self.rules.cbow),
-                bool(self.rules.shared),
-            )
-            for seed in seeds
+            make_worker(width, settings.window, settings.negatives, int(seed)) for seed in seeds
         ]
         for worker, (first, _) in zip(self.workers, self.parts, strict=True):
             worker.counts[POSITION] = first
@@ -185,6 +177,7 @@ class Trainer:
             counts=np.stack([worker.counts for worker in self.workers]),
             numbers=np.stack([worker.numbers for worker in self.workers]),
             random=np.stack([worker.random for worker in self.workers]),
+            drawn=np.stack([worker.drawn for worker in self.workers]),
         )
 
     def _restore(self, saved: Checkpoint) -> None:
@@ -204,6 +197,7 @@ class Trainer:
             worker.counts[:] = saved.counts[i]
             worker.numbers[:] = saved.numbers[i]
             worker.random[:] = saved.random[i]
+            worker.drawn[:] = saved.drawn[i]
             self.done[i, 0] = worker.counts[DONE]
 
     def _check_peers(self) -> None:

@@ -60,8 +60,8 @@ class Word2Vec(BaseModel):
     min_alpha: Annotated[float, Field(gt=0)] = 1e-4
     """Learning rate at the end; between, it falls in a line with the words done."""
     shared_negatives: bool = True
-    """One set of negatives serves a whole window (cbow: eight centers); several times faster, for
-    cbow at some cost in quality. Otherwise every pair (cbow: every center) draws its own."""
+    """One set of negatives serves a whole window of skip-gram, which is twice as fast; otherwise
+    every pair draws its own. In cbow every center draws its own either way."""
     cbow_mean: bool = True
     """Average the context words of cbow; otherwise add them up."""
     cbow_gradient: Literal["word2vec", "mean"] = "word2vec"

@@ -2,8 +2,9 @@
 
 Source: the file layout of fastText 0.9 (Dictionary::save, DenseMatrix::save), format versions 11
 and 12; Bojanowski et al. (2017). A word's vector is the mean of its own row and those of its
-n-grams; ``</s>``, the end of a line, has no n-grams. Files of fastText older than 2017, which lack
-the mark at the start, and quantized ones (``.ftz``) are refused.
+n-grams; ``</s>``, the end of a line, has no n-grams. Files of before version 11, from before 2017,
+begin with their settings, without a mark or a version; they and quantized ones (``.ftz``) are
+refused.
 """
 
 import struct
@@ -22,6 +23,10 @@ _MAGIC = struct.pack("<i", 793712314)
 _SETTINGS = (
     "dim", "ws", "epoch", "minCount", "neg", "wordNgrams", "loss", "model", "bucket", "minn",
     "maxn", "lrUpdateRate",
+)  # fmt: skip
+_PLAUSIBLE = (
+    (1, 65536), (1, 1000), (1, 10**6), (0, 10**9), (0, 10**4), (1, 100), (1, 3), (1, 3),
+    (0, 2**31 - 1), (0, 100), (0, 100), (0, 2**31 - 1),
 )  # fmt: skip
 _SUPERVISED = 3
 _ROWS = 1 << 15
@@ -51,8 +56,8 @@ class FasttextBinary(Format):
     """
 
     def recognizes(self, head: bytes) -> bool:
-        """The mark that fastText puts first."""
-        return head.startswith(_MAGIC)
+        """The mark that fastText puts first, or the settings of a file from before the mark."""
+        return head.startswith(_MAGIC) or _is_unversioned(head)
 
     def read(self, path: Path, reading: Reading) -> Table:
         """The table in `path`, with `subwords` unless the model was trained without them."""
@@ -64,6 +69,17 @@ class FasttextBinary(Format):
         return _read(path, np.asarray(data), reading)
 
 
+def _is_unversioned(head: bytes) -> bool:
+    """Whether `head` holds settings as they stood first in files of before version 11."""
+    if len(head) < 56:
+        return False
+    *settings, threshold = struct.unpack("<12id", head[:56])
+    within = all(
+        low <= value <= high for value, (low, high) in zip(settings, _PLAUSIBLE, strict=True)
+    )
+    return within and settings[9] <= settings[10] and 0 < threshold <= 1
+
+
 def _read(path: Path, data: np.ndarray, reading: Reading) -> Table:
     def unpack(layout: str, at: int, what: str) -> tuple[int, ...]:
         size = struct.calcsize(layout)
@@ -71,6 +87,12 @@ def _read(path: Path, data: np.ndarray, reading: Reading) -> Table:
             raise DataError(f"{path} is cut: it ends after {len(data)} bytes, within its {what}")
         return struct.unpack(layout, data[at : at + size].tobytes())
 
+    if _is_unversioned(data[:56].tobytes()):
+        raise DataError(
+            f"{path} is a fastText model of a version older than 11, of before 2017, whose files "
+            "bear no version; known: 11, 12. Save its vectors as .vec with the fastText that wrote "
+            "it, or train anew"
+        )
     if data[:4].tobytes() != _MAGIC:
         raise DataError(f"{path} is no fastText model: it lacks the mark at its start")
     (version,) = unpack("<i", 4, "version")

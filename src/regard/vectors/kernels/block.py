@@ -13,7 +13,7 @@ from regard.vectors.kernels.compiled import compiled
 from regard.vectors.kernels.simd import TILE, logistic, tile_scores, tile_update
 from regard.vectors.kernels.state import LANES
 
-_zero, _one = np.float32(0), np.float32(1)
+_zero = np.float32(0)
 
 
 @compiled
@@ -67,12 +67,11 @@ def step(
     first,
     targets,
     rate,
-    skip_centers,
 ):
     """Learn from contexts `context` … + `contexts` of ``worker.old`` against `targets` rows.
 
-    ``inputs[places[i]]`` receives the change of context i. With `skip_centers`, context i passes
-    over the row ``worker.centers[i]``. Returns the loss that `products` could not hold.
+    ``inputs[places[i]]`` receives the change of context i. Returns the loss
+    that `products` could not hold.
     """
     loss = 0.0
     end = context + contexts
@@ -85,12 +84,6 @@ def step(
         logistic(
             worker.flat_scores, worker.chances, begin, contexts * LANES, worker.lane_signs, rate
         )
-        if skip_centers:
-            for i in range(context, end):
-                for j in range(n):
-                    if rows[tile + j] == worker.centers[i]:
-                        worker.scores[i, j] = _zero
-                        worker.chances[i * LANES + j] = _one
         loss += gather_loss(worker.chances, context, contexts, products)
         tile_update(
             worker.old, context, contexts, inputs, places, outputs, rows, tile, n, worker.scores

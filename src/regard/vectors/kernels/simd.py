@@ -394,7 +394,7 @@ def _prefetch(typing, table, row):
         kind = ir.FunctionType(ir.VoidType(), [ir.PointerType()] + [_int32] * 3)
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         start = rows.row(values[1])
-        read, near, data = (ir.Constant(_int32, number) for number in (0, 3, 1))
+        read, near, data = (ir.Constant(_int32, number) for number in (0, 2, 1))
         with cgutils.for_range_slice(builder, _index(0), rows.width, _index(ALIGNMENT)) as (k, _):
             place = builder.gep(start, [k], source_etype=_float)
             builder.call(fetch, [place, read, near, data])

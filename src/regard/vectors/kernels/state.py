@@ -9,9 +9,10 @@ CLIP = 16.0  # scores beyond count as this, so that no chance is under 1.1e-7
 ALIGNMENT = 16  # floats: a row begins on a cache line and holds whole vectors
 RATE_EVERY = 1000  # words between two looks at the learning rate
 PIECE = 4096  # words of a line that are taken at once
-GROUP = LANES  # centers of CBOW that share one set of negatives
+DRAWS = 256  # negatives that are drawn at once
+AHEAD = 10  # negatives whose rows are on the way
 
-POSITION, DONE, RATE_AT, EXAMPLES = range(4)  # places in Worker.counts
+POSITION, DONE, RATE_AT, EXAMPLES, DRAWN, TAKEN = range(6)  # places in Worker.counts
 RATE, LOSS_NEGATIVES, LOSS_TREE = range(3)  # places in Worker.numbers
 
 
@@ -74,8 +75,9 @@ class Rules(NamedTuple):
 class Worker(NamedTuple):
     """What one thread carries from word to word, and its room for work.
 
-    ``counts`` (4,) int64 and ``numbers`` (3,) float64 at the places named above; ``random`` (1,)
-    uint64. The rest is overwritten all the time.
+    ``counts`` (6,) int64 and ``numbers`` (3,) float64 at the places named above; ``random`` (2,)
+    uint64; ``drawn`` (2 · DRAWS,) int64: a ring of negatives, number n at place n mod its length.
+    The rest is overwritten all the time.
     """
 
     counts: np.ndarray
@@ -83,10 +85,8 @@ class Worker(NamedTuple):
     random: np.ndarray
     kept: np.ndarray
     contexts: np.ndarray
-    starts: np.ndarray
-    centers: np.ndarray
+    drawn: np.ndarray
     rows: np.ndarray
-    row_counts: np.ndarray
     signs: np.ndarray
     lane_signs: np.ndarray
     old: np.ndarray
@@ -95,46 +95,40 @@ class Worker(NamedTuple):
     scores: np.ndarray
     flat_scores: np.ndarray
     chances: np.ndarray
-    own_scores: np.ndarray
     products: np.ndarray
     tree_products: np.ndarray
 
 
-def make_worker(
-    width: int, window: int, negatives: int, seed: int, cbow: bool, shared: bool
-) -> Worker:
+def make_worker(width: int, window: int, negatives: int, seed: int) -> Worker:
     """A worker at the first word, its random numbers begun from `seed`."""
     contexts = 2 * window
-    block = max(contexts, GROUP)
-    scores = np.zeros((block + 1 + block % 2, LANES), np.float32)
-    stride = negatives + 1
-    sets = 2 if shared or cbow else 2 * contexts
-    signs = np.full((sets, stride), -1.0, np.float32)
-    signs[:, 0] = 1.0
-    if cbow:
-        signs[:] = -1.0
+    scores = np.zeros((contexts + 1, LANES), np.float32)
+    signs = np.full(negatives + 1, -1.0, np.float32)
+    signs[0] = 1.0
     return Worker(
-        counts=np.zeros(4, np.int64),
+        counts=np.zeros(6, np.int64),
         numbers=np.zeros(3, np.float64),
-        random=np.array([seed], np.uint64),
+        random=seeds(seed),
         kept=np.zeros(PIECE + 2 * window, np.int64),
-        contexts=np.zeros(GROUP * contexts, np.int64),
-        starts=np.zeros(GROUP + 1, np.int64),
-        centers=np.zeros(GROUP, np.int64),
-        rows=np.zeros(sets * stride, np.int64),
-        row_counts=np.zeros(sets, np.int64),
-        signs=signs.reshape(-1),
+        contexts=np.zeros(contexts, np.int64),
+        drawn=np.zeros(2 * DRAWS, np.int64),
+        rows=np.zeros(negatives + 1, np.int64),
+        signs=signs,
         lane_signs=np.zeros(2 * LANES, np.float32),
-        old=aligned((block, width)),
-        change=aligned((GROUP, width)),
-        places=np.arange(block, dtype=np.int64),
+        old=aligned((contexts, width)),
+        change=aligned((1, width)),
+        places=np.zeros(1, np.int64),
         scores=scores,
         flat_scores=scores.reshape(-1),
         chances=np.ones(scores.size, np.float32),
-        own_scores=np.zeros(2 * LANES, np.float32),
         products=np.ones(LANES, np.float64),
         tree_products=np.ones(LANES, np.float64),
     )
+
+
+def seeds(seed: int) -> np.ndarray:
+    """Where the two generators of a worker begin, for the words and windows and for negatives."""
+    return np.random.SeedSequence(seed).generate_state(2, np.uint64) | np.uint64(1)
 
 
 def aligned(shape: tuple[int, int]) -> np.ndarray:
