@@ -56,12 +56,11 @@ def trace(
     from regard.inspection.capture import hugging_face, own
 
     if own.is_own(model):
-        asked = {"pair": pair, "target": target, "input_ids": input_ids, "tokenizer": tokenizer}
-        asked |= {"generate": generate or None, "attention_mask": attention_mask}
-        for name, value in asked.items():
+        asked = {"pair": pair, "input_ids": input_ids, "tokenizer": tokenizer}
+        for name, value in (asked | {"attention_mask": attention_mask}).items():
             if value is not None:
                 raise OptionError(f"{name}= is not for {type(model).__name__}; give it texts alone")
-        return own.trace_model(model, text, item=item, part=part)
+        return own.trace_model(model, text, item=item, target=target, generate=generate, part=part)
     if not hugging_face.is_hugging_face(model):
         raise OptionError(
             f"regard.trace takes a model of regard, a Hugging Face model, or a folder; for "

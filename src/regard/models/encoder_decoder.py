@@ -137,8 +137,8 @@ class EncoderDecoder(TextModel):
         string, `DataError` for a text without tokens.
         """
         limit = self.settings.target_text.max_tokens
-        tokens = limit if tokens is None else tokens
-        if not 1 <= tokens <= limit:
+        longest = limit if tokens is None else tokens
+        if not 1 <= longest <= limit:
             raise OptionError(f"tokens= is from 1 to {limit}, which the model writes at most")
         if not 1 <= beams < len(self.target_vocabulary):
             raise OptionError(
@@ -150,7 +150,7 @@ class EncoderDecoder(TextModel):
         with self.evaluating():
             for part in batches_of([len(row) for row in ids], max(1, AT_ONCE // beams)):
                 read = self.collate([ids[i] for i in part])
-                for i, (new, log) in zip(part, self._search(*read, beams, tokens), strict=True):
+                for i, (new, log) in zip(part, self._search(*read, beams, longest), strict=True):
                     found[i] = self._written(new, log)
         return [one for one in found if one is not None]
 
