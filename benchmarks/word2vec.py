@@ -8,7 +8,7 @@ CORPUS.txt holds one paragraph a line, words between blanks. Printed are
   and by processor time (which tells less lies on a busy machine). gensim in its corpus_file mode;
   fastText's is the time of two epochs less that of one (``pip install fasttext-numpy2-wheel``).
   fastText keeps words by another formula at the same threshold and has no mode of its own for
-  negatives of a pair: it always draws them so.
+  negatives of a pair: it always draws them so. A run that it breaks off is told of and left out.
 - end: seconds from the text file to the vectors, five epochs, skip-gram, and peak memory.
 - quality: WordSim-353 and SimLex-999 (Spearman) and the share of analogies solved, at equal epochs,
   size 100, one thread; the mean over seeds. The sets are those that come with gensim. With several
@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 CASES = {
@@ -179,6 +180,9 @@ def measure(who, what, file, words, **settings):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     if done.returncode:
+        if who == "fasttext":
+            print(f"fastText failed: {done.stderr.splitlines()[-1]}", flush=True)
+            return None
         raise SystemExit(f"{who} failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -212,10 +216,11 @@ def speed(arguments, file, words, peers):
                         settings["seed"] = seed + 1
                         if who != "regard":
                             settings.pop("shared_negatives", None)
-                        runs[who].append(measure(who, "speed", file, words, **settings))
+                        done = measure(who, "speed", file, words, **settings)
+                        runs[who] += [done] if done else []
                 ours = middle(runs["regard"], "words_per_second")
                 our_cpu = middle(runs["regard"], "cpu") / runs["regard"][0]["words"]
-                for who in peers:
+                for who in filter(runs.get, peers):
                     theirs = middle(runs[who], "words_per_second")
                     cpu = middle(runs[who], "cpu") / runs[who][0]["words"]
                     print(
@@ -234,8 +239,9 @@ def end_to_end(arguments, file, words, peers):
             for who in peers:
                 settings = {"size": 100, "window": 5, "epochs": epochs, "threads": threads}
                 settings |= {"seed": seed + 1, "min_count": 5}
-                runs[who].append(measure(who, "end", file, words, **settings))
-        for who in peers:
+                done = measure(who, "end", file, words, **settings)
+                runs[who] += [done] if done else []
+        for who in filter(runs.get, peers):
             print(
                 f"{who:10} {threads} threads {middle(runs[who], 'seconds'):8.1f} s  "
                 f"{middle(runs[who], 'seconds') / middle(runs['regard'], 'seconds'):5.2f} x  "
@@ -290,6 +296,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peers", default="regard,gensim,fasttext", help="regard must be in it")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -305,13 +312,10 @@ def main():
         begins = tuple(begin for begin in arguments.cases.split(";") if begin)
         for name in [name for name in CASES if not name.startswith(begins)]:
             del CASES[name]
-    peers = ["regard", "gensim"]
-    try:
-        import fasttext  # noqa: F401
-
-        peers.append("fasttext")
-    except ImportError:
+    peers = arguments.peers.split(",")
+    if "fasttext" in peers and find_spec("fasttext") is None:
         print("fastText is not installed and is left out")
+        peers.remove("fasttext")
     with tempfile.TemporaryDirectory() as folder:
         part, words = Path(folder) / "part.txt", 0
         words = first_words(arguments.corpus, arguments.words, part)

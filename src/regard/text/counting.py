@@ -4,6 +4,8 @@ Most tokens are short, and whole numbers are hashed several times as fast as str
 most seven UTF-8 bytes is packed into one uint64, its bytes below and their number in the top byte.
 """
 
+import ctypes
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,13 @@ SHARDS = 32
 MERGE_AT = 1 << 20
 _BELOW = np.array([(1 << (8 * width)) - 1 for width in range(SHORT + 1)], np.uint64)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def give_back() -> None:
+    """Hand freed memory back to the system, which Arrow and the C library would rather keep."""
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
 
 
 class Dictionary(NamedTuple):
@@ -93,6 +102,7 @@ class Census:
             return []
         numbers = [np.empty(len(counts), np.int32) for _, counts in self._waiting]
         for kind in (0, 1):
+            give_back()
             self._merge(kind, numbers)
         self._waiting, self._entries = [], 0
         return numbers

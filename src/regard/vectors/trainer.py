@@ -7,6 +7,7 @@ taken.
 """
 
 import math
+import mmap
 import os
 import signal
 import sys
@@ -266,6 +267,7 @@ class Trainer:
                 words = self._words_done()
                 rate = (words - before) / max(now - started, 1e-9) * self.size
                 bar.advance(int(words) - bar.done, self._details(rate))
+            _let_go(self.corpus.ids)
             if self._is_due() and self.peers is None and not self._interrupted:
                 self._stop(threads)
                 self._write()
@@ -393,6 +395,15 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _let_go(array: np.ndarray) -> None:
+    """Count what was read of a mapped array as memory of ours no longer; it stays in the cache."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def _constant(array: np.ndarray, kind: type[np.generic]) -> np.ndarray:

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.errors import OptionError, unknown_name
 from regard.text import EncodedCorpus, Segmenter
+from regard.text.counting import give_back
 from regard.vectors.encoding import Encoded, encode_lists, merge_words
 from regard.vectors.trainer import Peers, Trainer
 from regard.vectors.word_vectors import WordVectors
@@ -182,7 +182,7 @@ class Word2Vec(BaseModel):
                 column=column,
                 errors=errors,
             )
-            pa.default_memory_pool().release_unused()  # what encoding took, before the tables come
+            give_back()  # what encoding took, before the tables come
         if isinstance(source, EncodedCorpus):
             vocabulary = source.vocabulary
             ids, offsets = np.asarray(source.ids), np.asarray(source.offsets)

@@ -89,8 +89,12 @@ def row_dot(left, row, right, place):
     return left[row] @ right[place]
 
 
-def prefetch(table, row):
-    """Ask for a row of `table` ahead of its use."""
+def prefetch(array, place):
+    """Ask for a row of a table, or the cache line at a place of a flat array, ahead of its use.
+
+    It comes into the second cache. The first holds few rows and waits for few lines at once: asking
+    into it was slower by up to a third.
+    """
 
 
 class _Rows:
@@ -388,19 +392,25 @@ def _logistic(typing, scores, chances, first, count, signs, rate):
 
 @intrinsic
 @no_type_check
-def _prefetch(typing, table, row):
+def _prefetch(typing, array, place):
     def generate(target, builder, signature, values):
-        rows = _table(target, builder, signature.args[0], values[0])
         kind = ir.FunctionType(ir.VoidType(), [ir.PointerType()] + [_int32] * 3)
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        read, second_cache, data = (ir.Constant(_int32, number) for number in (0, 2, 1))
+        if signature.args[0].ndim == 1:
+            start = _data(target, builder, signature.args[0], values[0])
+            item = target.get_data_type(signature.args[0].dtype)
+            line = builder.gep(start, [values[1]], source_etype=item)
+            builder.call(fetch, [line, read, second_cache, data])
+            return target.get_dummy_value()
+        rows = _table(target, builder, signature.args[0], values[0])
         start = rows.row(values[1])
-        read, near, data = (ir.Constant(_int32, number) for number in (0, 2, 1))
         with cgutils.for_range_slice(builder, _index(0), rows.width, _index(ALIGNMENT)) as (k, _):
-            place = builder.gep(start, [k], source_etype=_float)
-            builder.call(fetch, [place, read, near, data])
+            line = builder.gep(start, [k], source_etype=_float)
+            builder.call(fetch, [line, read, second_cache, data])
         return target.get_dummy_value()
 
-    return types.void(table, row), generate
+    return types.void(array, place), generate
 
 
 @intrinsic
@@ -518,8 +528,8 @@ def _compiled_dot(left, row, right, place):
 
 @overload(prefetch, jit_options=OPTIONS)
 @no_type_check
-def _compiled_prefetch(table, row):
-    def compiled(table, row):
-        _prefetch(table, row)
+def _compiled_prefetch(array, place):
+    def compiled(array, place):
+        _prefetch(array, place)
 
     return compiled

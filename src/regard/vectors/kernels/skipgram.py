@@ -26,6 +26,11 @@ def ask_ahead(rules, tables, tree, worker, kept, center):
     """Ask for the rows that the centers after `center` will need."""
     if center + 2 + rules.window < kept:
         prefetch(tables.input, worker.kept[center + 2 + rules.window])
+    if rules.tree and center + 2 < kept:
+        word = worker.kept[center + 2]
+        for j in range(tree.starts[word], tree.starts[word + 1], 8):
+            prefetch(tree.points, j)
+            prefetch(tree.signs, j)
     if center + 1 < kept:
         word = worker.kept[center + 1]
         if rules.negatives:
