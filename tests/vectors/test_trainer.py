@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from regard.errors import DataError, StorageError
 from regard.vectors import Word2Vec, WordVectors
 from regard.vectors.encoding import encode_lists, merge_words
 from regard.vectors.kernels.state import DONE
-from regard.vectors.trainer import Trainer
+from regard.vectors.trainer import Trainer, _constant, _let_go
 
 TEXTS = [[f"w{(i * j) % 31}" for j in range(20)] for i in range(300)]
 
@@ -139,3 +140,22 @@ def test_a_thread_that_fails_is_heard(monkeypatch):
     monkeypatch.setattr(run, "_train", fail)
     with pytest.raises(MemoryError, match="no room"):
         run.run(progress=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_text_that_was_read_is_let_go(tmp_path):
+    path = tmp_path / "ids.bin"
+    np.arange(1 << 20, dtype=np.int32).tofile(path)
+
+    def resident():
+        lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+        next(line for line in lines if line.endswith(str(path)))
+        return int(next(line for line in lines if line.startswith("Rss:")).split()[1])
+
+    ids = _constant(np.asarray(np.memmap(path, np.int32, "r")), np.int32)
+    total = int(ids.sum(dtype=np.int64))
+    assert resident() == 4096  # KB
+    _let_go(ids)
+    assert resident() == 0
+    assert int(ids.sum(dtype=np.int64)) == total == (1 << 19) * ((1 << 20) - 1)
+    _let_go(np.arange(3))
