@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from regard.inspection import Trace, edit, head_importance, trace, trace_windows, watch
     from regard.models import load
     from regard.positions.sinusoidal import PositionalEncoding
-    from regard.training import ClassifyConfig, fit
+    from regard.training import ClassifyConfig, LanguageConfig, SequenceConfig, TagConfig, fit
     from regard.vectors import Word2Vec, WordVectors
 
 __version__ = "0.1.0"
 
 _HOME = {
     "ClassifyConfig": "regard.training",
+    "LanguageConfig": "regard.training",
     "MultiHeadAttention": "regard.attention",
     "PositionalEncoding": "regard.positions.sinusoidal",
+    "SequenceConfig": "regard.training",
+    "TagConfig": "regard.training",
     "Trace": "regard.inspection",
     "Word2Vec": "regard.vectors",
     "WordVectors": "regard.vectors",
@@ -47,8 +50,11 @@ _FOLDERS = (
 
 __all__ = [
     "ClassifyConfig",
+    "LanguageConfig",
     "MultiHeadAttention",
     "PositionalEncoding",
+    "SequenceConfig",
+    "TagConfig",
     "Trace",
     "Word2Vec",
     "WordVectors",

@@ -16,6 +16,7 @@ from regard.models import (
     LanguageModel,
     LanguageModelSettings,
     LanguageTextSettings,
+    StackSettings,
     Tagger,
     TaggerSettings,
     TextSettings,
@@ -65,7 +66,7 @@ def encoder_decoder(**layers):
     settings = EncoderDecoderSettings(
         text=LanguageTextSettings(max_tokens=29),
         target=LanguageTextSettings(segmenter="words", max_tokens=13),
-        encoder=DecoderSettings(**LAYERS | layers),
+        encoder=StackSettings(**LAYERS | layers),
     )
     model = EncoderDecoder(
         settings,

@@ -13,6 +13,7 @@ from regard.models import (
     LanguageModel,
     LanguageModelSettings,
     LanguageTextSettings,
+    StackSettings,
     Tagger,
     TaggerSettings,
     TextSettings,
@@ -50,7 +51,7 @@ def make():
         else:
             target = LanguageTextSettings(segmenter="words", max_tokens=max_tokens)
             settings = EncoderDecoderSettings(
-                text=write, target=target, encoder=DecoderSettings(**sizes)
+                text=write, target=target, encoder=StackSettings(**sizes)
             )
             model = EncoderDecoder(
                 settings,

@@ -4,7 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import DataError
-from regard.training.data import Labelled, batches, deduplicate, read_labelled, split
+from regard.training.data import (
+    Labelled,
+    Pairs,
+    Sentences,
+    batches,
+    deduplicate,
+    read_labelled,
+    read_lines,
+    read_pairs,
+    read_sentences,
+    split,
+)
 
 
 def test_duplicates_and_contradictions_go_before_anything_else():
@@ -61,3 +72,53 @@ def write(path, text):
 def test_bad_tables_are_one_line(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         read_labelled(write(tmp_path / "x.tsv", text), "text", "label")
+
+
+def test_tagged_lines_and_objects_say_the_same(tmp_path):
+    lines = write(tmp_path / "x.conll", "\n我\tr\n吃\tv\n\n\n好 吧\tx\n")
+    objects = write(
+        tmp_path / "x.jsonl",
+        '{"tokens": ["我", "吃"], "tags": ["r", "v"]}\n\n{"tokens": ["好 吧"], "tags": ["x"]}\n',
+    )
+    found = read_sentences(lines)
+    assert found == Sentences([["我", "吃"], ["好 吧"]], [["r", "v"], ["x"]], "x.conll")
+    assert found.columns() == read_sentences(objects).columns()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.conll", "我\tr\n吃\n", r"line 2 of x\.conll has 1 column; it must be a word, a tab"),
+        ("x.conll", "我\tr\tz\n", "line 1 of x.conll has 3 columns; it must be a word, a tab"),
+        ("x.conll", "我\tr\n\tv\n", "line 2 of x.conll has an empty word"),
+        ("x.conll", "我\tr\n吃\t\n", "line 2 of x.conll has an empty tag"),
+        ("x.conll", "\n\n", "x.conll has no sentence"),
+        ("x.jsonl", '{"tokens": ["我"], "tags": []}', "line 1 of x.jsonl has 1 tokens and 0 tags"),
+        ("x.jsonl", '{"tokens": ["我"]}', "line 1 of x.jsonl: 'tags' must be a list of strings"),
+        ("x.jsonl", '{"tokens": [3], "tags": ["n"]}', "'tokens' must be a list .*; got \\[3\\]"),
+        ("x.jsonl", '\n["我"]', "line 2 of x.jsonl: 'tokens' must be a list of strings"),
+        ("x.jsonl", '{"tokens": [], "tags": []}', "line 1 of x.jsonl has no tokens"),
+        ("x.jsonl", "{", "line 1 of x.jsonl is not JSON"),
+        ("x.csv", "a,b", "x.csv is no tagged text; it is a .jsonl file with lists tokens and tags"),
+    ],
+)
+def test_bad_tagged_text_is_one_line(tmp_path, name, text, message):
+    with pytest.raises(DataError, match=message):
+        read_sentences(write(tmp_path / name, text))
+
+
+def test_pairs_and_lines(tmp_path):
+    table = write(tmp_path / "x.csv", "en,zh\nyes,是\nno,不\n")
+    assert read_pairs(table, "en", "zh") == Pairs(["yes", "no"], ["是", "不"], "x.csv")
+    with pytest.raises(DataError, match=r"x\.csv has no column 'source'; it has: en, zh"):
+        read_pairs(table, "source", "zh")
+    assert read_lines(write(tmp_path / "x.txt", "a \n\n b\n")).lines == ["a", "b"]
+    assert read_lines(table, "zh").lines == ["是", "不"]
+    with pytest.raises(DataError, match=r"y\.txt has no text"):
+        read_lines(write(tmp_path / "y.txt", "\n"))
+
+
+def test_a_text_to_read_keeps_its_first_text_to_write():
+    kept, dropped = deduplicate(Pairs(["a", "b", "a", "a"], ["x", "y", "x", "z"], "t"))
+    assert (kept.sources, kept.targets) == (["a", "b"], ["x", "y"])
+    assert str(dropped) == "2 repeated and 0 contradictory texts dropped"

@@ -1,8 +1,9 @@
 import math
 
+import numpy as np
 import pytest
 
-from regard.training.baselines import NaiveBayes, majority
+from regard.training.baselines import Bigrams, FrequentTags, NaiveBayes, majority
 from regard.training.metrics import measure
 
 
@@ -35,3 +36,21 @@ def test_naive_bayes_by_hand():
     assert bayes.predict("abc") == "+"
     assert bayes.predict("xbc") == "-"
     assert bayes.predict("") == "+"
+
+
+def test_unseen_words_get_the_most_frequent_tag():
+    tags = FrequentTags([["a", "a", "a", "b"]], [["x", "y", "y", "x"]])
+    assert tags.predict(["a", "b", "?"]) == ["y", "x", "x"]
+
+
+@pytest.mark.parametrize("unigrams", [False, True])
+def test_counts_are_probabilities(unigrams):
+    before, after = np.array([4, 4, 4, 5, 6, 5]), np.array([5, 5, 6, 4, 4, 6])
+    model = Bigrams(before, after, 9, 0.5, unigrams)
+    everything = np.arange(9)
+    for token in (4, 5, 8, 30):
+        total = sum(math.exp(-model.loss(np.array([token]), np.array([one]))) for one in everything)
+        assert total == pytest.approx(1)
+    seen = (2 + 0.5) / (6 + 0.5 * 9) if unigrams else (2 + 0.5) / (3 + 0.5 * 9)
+    assert model.loss(np.array([4]), np.array([5])) == pytest.approx(-math.log(seen))
+    assert model.right(np.array([4, 4, 30]), np.array([5, 6, 5])) == 1

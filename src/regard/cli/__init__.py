@@ -14,9 +14,10 @@ from regard.errors import RegardError
 
 COMMANDS = {
     "demo": "Train on Chinese reviews and explain two predictions.",
-    "train": "Train a model on labelled texts.",
-    "evaluate": "Measure a trained model on labelled texts.",
-    "predict": "Label texts with a trained model.",
+    "train": "Train a model on texts.",
+    "evaluate": "Measure a trained model on texts.",
+    "predict": "Label, tag or rewrite texts with a trained model.",
+    "generate": "Let a trained language model write on.",
     "plot": "Draw figures.",
     "trace": "Show what a model attends to in a text.",
     "vectors": "Train word vectors, ask them, judge them, convert their files.",

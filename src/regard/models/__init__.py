@@ -14,6 +14,7 @@ from regard.models.settings import (
     EncoderSettings,
     LanguageModelSettings,
     LanguageTextSettings,
+    StackSettings,
     TaggerSettings,
     TextSettings,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "LanguageTextSettings",
     "Prediction",
     "Scored",
+    "StackSettings",
     "Tagged",
     "Tagger",
     "TaggerSettings",

@@ -98,6 +98,13 @@ class DecoderSettings(EncoderSettings):
     """Share of activations dropped in training."""
 
 
+class StackSettings(EncoderSettings):
+    """The layers of an encoder, and those of the decoder beside it."""
+
+    dropout: Share = 0.1
+    """Share of activations dropped in training."""
+
+
 class ClassifierSettings(Settings):
     """A text classifier: ``config.json`` holds these."""
 
@@ -146,7 +153,7 @@ class EncoderDecoderSettings(Settings):
     """How the text that is read becomes ids."""
     target: LanguageTextSettings | None = None
     """How the text that is written becomes ids; like the other if not given."""
-    encoder: DecoderSettings = DecoderSettings()
+    encoder: StackSettings = StackSettings()
     """The layers of the encoder, and those of the decoder."""
 
     @property

@@ -1,21 +1,61 @@
-"""Training: labelled texts → splits → batches → loop → a measured, saved model."""
+"""Training: texts → splits → batches → loop → a measured, saved model."""
 
-from regard.training.data import Labelled, deduplicate, read_labelled, split
-from regard.training.metrics import Metrics, measure
+from regard.training.chrf import chrf
+from regard.training.data import (
+    Labelled,
+    Lines,
+    Pairs,
+    Sentences,
+    deduplicate,
+    read_labelled,
+    read_lines,
+    read_pairs,
+    read_sentences,
+    split,
+)
+from regard.training.metrics import LanguageMetrics, Metrics, WrittenMetrics, compare, measure
 from regard.training.run import Run, evaluate, fit
-from regard.training.settings import ClassifyConfig, DataSettings, TrainingSettings
+from regard.training.settings import (
+    ClassifyConfig,
+    DataSettings,
+    LanguageConfig,
+    PairsSettings,
+    SequenceConfig,
+    TagConfig,
+    TaggedSettings,
+    TextFilesSettings,
+    TrainingSettings,
+    WritingTrainingSettings,
+)
 
 __all__ = [
     "ClassifyConfig",
     "DataSettings",
     "Labelled",
+    "LanguageConfig",
+    "LanguageMetrics",
+    "Lines",
     "Metrics",
+    "Pairs",
+    "PairsSettings",
     "Run",
+    "Sentences",
+    "SequenceConfig",
+    "TagConfig",
+    "TaggedSettings",
+    "TextFilesSettings",
     "TrainingSettings",
+    "WritingTrainingSettings",
+    "WrittenMetrics",
+    "chrf",
+    "compare",
     "deduplicate",
     "evaluate",
     "fit",
     "measure",
     "read_labelled",
+    "read_lines",
+    "read_pairs",
+    "read_sentences",
     "split",
 ]

@@ -15,18 +15,24 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import MissingExtraError, OptionError, StorageError
-from regard.models import Classifier
+from regard.models import TextModel
 from regard.models.storage import read_tensors, write_tensors
 from regard.progress import Bar
 from regard.training.data import batches, by_length
 from regard.training.settings import TrainingSettings
+from regard.training.tasks import Task
+from regard.training.tasks._task import IGNORED, Examples
 
 CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One line of the training curve; `seconds` of this epoch alone."""
+    """One line of the training curve; `seconds` of this epoch alone.
+
+    Losses are means over all answers, one a text of a classifier, one a token of other models, and
+    accuracy is the share of right ones.
+    """
 
     epoch: int
     training_loss: float
@@ -35,21 +41,8 @@ class Epoch:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Encoded texts and the indices of their labels."""
-
-    ids: list[Tensor]
-    targets: Tensor
-
-    @property
-    def lengths(self) -> list[int]:
-        """Tokens of each text."""
-        return [len(row) for row in self.ids]
-
-
 class Trainer:
-    """Trains `model` in place; at the end it holds the weights of its best epoch.
+    """Trains `model` in place; at the end it holds the weights of its best epoch, by its `task`.
 
     With a `folder`, each epoch leaves a checkpoint there, and a run of the same `signature` goes on
     from it, with the same result as one that was never stopped.
@@ -57,12 +50,14 @@ class Trainer:
 
     def __init__(
         self,
-        model: Classifier,
+        model: TextModel,
+        task: type[Task],
         settings: TrainingSettings,
         folder: Path | None = None,
         signature: str = "",
     ):
         self.model = model
+        self.task = task
         self.settings = settings
         self.checkpoint = folder / CHECKPOINT if folder else None
         self.signature = signature
@@ -137,59 +132,66 @@ class Trainer:
         torch.manual_seed(settings.seed * 1_000_003 + epoch)
         model.train()
         loss_of = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
-        summed = 0.0
+        summed, count = 0.0, 0
         for part in parts:
             rise = min(1.0, (step + 1) / (settings.warmup + 1))
             for group in self.optimizer.param_groups:
                 group["lr"] = settings.learning_rate * rise * (1 - step / total)
-            ids, lengths = model.collate([training.ids[i] for i in part])
-            loss = loss_of(
-                model(self._dropped(ids), lengths), training.targets[part].to(ids.device)
-            )
+            logits, targets = training.ask(model, part, self._dropped)
+            loss = loss_of(logits, targets)
             self.optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
             self.optimizer.step()
-            summed += loss.item() * len(part)
+            answers = int((targets != IGNORED).sum())
+            summed += loss.item() * answers
+            count += answers
             step += 1
-            bar.advance(1, f"epoch {epoch + 1} loss {loss.item():.3f}{self._last_accuracy()}")
-        return summed / len(training.ids)
+            bar.advance(1, f"epoch {epoch + 1} loss {loss.item():.3f}{self._last_measure()}")
+        return summed / count
 
     def _dropped(self, ids: Tensor) -> Tensor:
-        """`ids` with a share of the tokens, never padding, replaced by the unknown token."""
+        """`ids` with a share of the tokens, never special ones, replaced by the unknown token."""
         share, vocabulary = self.settings.token_dropout, self.model.vocabulary
         if not share:
             return ids
-        drop = (torch.rand(ids.shape) < share).to(ids.device) & (ids != vocabulary.padding)
+        drop = (torch.rand(ids.shape) < share).to(ids.device) & (ids >= len(vocabulary.specials))
         return ids.masked_fill(drop, vocabulary.unknown or 0)
 
-    @torch.inference_mode()
     def evaluate(self, examples: Examples) -> tuple[float, float]:
         """Mean cross-entropy and accuracy, in eval mode."""
-        self.model.eval()
-        loss, right = 0.0, 0
-        everything = range(len(examples.ids))
-        for part in by_length(everything, examples.lengths, 4 * self.settings.batch_tokens):
-            ids, lengths = self.model.collate([examples.ids[i] for i in part])
-            logits = self.model(ids, lengths)
-            targets = examples.targets[part].to(logits.device)
-            loss += nn.functional.cross_entropy(logits, targets, reduction="sum").item()
-            right += int((logits.argmax(-1) == targets).sum())
-        return loss / len(examples.ids), right / len(examples.ids)
+        loss, right, count = 0.0, 0, 0
+        everything, lengths = range(len(examples.lengths)), examples.lengths
+        with self.model.evaluating():
+            for part in by_length(
+                everything, lengths, examples.at_once * self.settings.batch_tokens
+            ):
+                logits, targets = examples.ask(self.model, part, lambda ids: ids)
+                loss += nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+                right += int((logits.argmax(-1) == targets).sum())
+                count += len(targets)
+        return loss / count, right / count
+
+    def key(self, epoch: Epoch) -> tuple[float, ...]:
+        """What makes an epoch better than another."""
+        return self.task.key(epoch.validation_accuracy, epoch.validation_loss)
 
     def _better(self, accuracy: float, loss: float) -> bool:
-        return all(
-            (accuracy, -loss) > (e.validation_accuracy, -e.validation_loss) for e in self.history
-        )
+        return all(self.task.key(accuracy, loss) > self.key(epoch) for epoch in self.history)
 
     def _exhausted(self) -> bool:
         if not self.history:
             return False
-        best = max(self.history, key=lambda e: (e.validation_accuracy, -e.validation_loss))
+        best = max(self.history, key=self.key)
         return len(self.history) - best.epoch >= self.settings.patience
 
-    def _last_accuracy(self) -> str:
-        return f", validation {self.history[-1].validation_accuracy:.1%}" if self.history else ""
+    def _last_measure(self) -> str:
+        if not self.history:
+            return ""
+        last = self.history[-1]
+        if self.task.measure == "perplexity":
+            return f", validation perplexity {math.exp(last.validation_loss):.1f}"
+        return f", validation {last.validation_accuracy:.1%}"
 
     def _save(self, path: Path) -> None:
         tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}

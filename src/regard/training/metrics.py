@@ -1,8 +1,11 @@
-"""How good predicted labels are."""
+"""How good predicted labels, predicted next tokens and written texts are."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from regard.training.chrf import chrf
 
 
 @dataclass(frozen=True)
@@ -45,3 +48,47 @@ def measure(predicted: Sequence[str], true: Sequence[str]) -> Metrics:
         len(true),
         scores,
     )
+
+
+@dataclass(frozen=True)
+class LanguageMetrics:
+    """How well a text is foreseen, token by token, the ends of its lines included.
+
+    `perplexity`: exp of `loss`, the mean negative log-probability of a token. `accuracy`: share of
+    tokens that were the most probable one. `unknown`: share of tokens that the vocabulary lacks,
+    which count as one and the same.
+    """
+
+    perplexity: float
+    loss: float
+    accuracy: float
+    count: int
+    unknown: float
+
+
+def foreseen(loss: float, right: int, unknown: int, count: int) -> LanguageMetrics:
+    """From the sum of the negative log-probabilities, and counts."""
+    return LanguageMetrics(
+        math.exp(loss / count), loss / count, right / count, count, unknown / count
+    )
+
+
+@dataclass(frozen=True)
+class WrittenMetrics:
+    """How near written texts come to the wanted ones.
+
+    `exact`: share that agree token by token. `chrf`: see `regard.training.chrf`.
+    """
+
+    exact: float
+    chrf: float
+    count: int
+
+
+def compare(
+    written: Sequence[str], wanted: Sequence[str], same: Sequence[bool] | None = None
+) -> WrittenMetrics:
+    """Written against wanted texts; `same`: which agree, if not those that are equal."""
+    if same is None:
+        same = [mine == true for mine, true in zip(written, wanted, strict=True)]
+    return WrittenMetrics(sum(same) / len(wanted), chrf(written, wanted), len(wanted))

@@ -1,8 +1,8 @@
-"""A whole run: labelled texts in, a trained and measured model out."""
+"""A whole run: texts in, a trained and measured model out."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,49 +11,63 @@ from typing import Any
 import torch
 
 from regard.errors import DataError, OptionError, StorageError
-from regard.models import Classifier, save
-from regard.models.settings import TextSettings
+from regard.models import TextModel, save
 from regard.models.storage import CONFIG, write_json
-from regard.text import Segmenter, Vocabulary, segmenters
 from regard.text.storage import fcntl, new_file
-from regard.training.baselines import NaiveBayes, majority
-from regard.training.data import Dropped, Labelled, deduplicate, read_labelled, split
-from regard.training.loop import CHECKPOINT, Epoch, Examples, Trainer, signature_of
-from regard.training.metrics import Metrics, measure
-from regard.training.settings import ClassifyConfig, DataSettings
+from regard.training import tasks
+from regard.training.data import Dataset, Dropped, deduplicate, split, without
+from regard.training.loop import CHECKPOINT, Epoch, Trainer, signature_of
+from regard.training.settings import Config, DataSettings, FileSettings, PairsSettings
+from regard.training.tasks import Task
 
 METRICS, TEST = "metrics.json", "test.jsonl"
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The texts that train, that decide when to stop, and that are only measured on."""
+    """The items that train, that decide when to stop, and that are only measured on."""
 
-    train: Labelled
-    validation: Labelled
-    test: Labelled | None
+    train: Any
+    validation: Any
+    test: Any
     dropped: Dropped
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run; `test` and the baselines are None where there was no test."""
+    """A finished run; `test` is None and `baselines` are empty where there was no test.
 
-    model: Classifier
-    config: ClassifyConfig
+    `best` is the epoch whose weights the model has. What `test` and the baselines hold depends on
+    the task: see `regard.training.metrics`.
+    """
+
+    model: Any
+    config: Config
     splits: Splits
     history: list[Epoch]
-    test: Metrics | None
-    majority: Metrics | None
-    naive_bayes: Metrics | None
+    best: Epoch
+    test: Any
+    baselines: dict[str, Any]
     truncated: int
     folder: Path | None
+
+    @property
+    def majority(self) -> Any:
+        """A classifier's baseline: always the most frequent label."""
+        return self.baselines.get("majority")
+
+    @property
+    def naive_bayes(self) -> Any:
+        """A classifier's baseline: naive Bayes on character bigrams."""
+        return self.baselines.get("naive_bayes")
 
     def metrics(self) -> dict[str, Any]:
         """What ``metrics.json`` holds."""
         parts = {"train": self.splits.train, "validation": self.splits.validation}
         if self.splits.test is not None:
             parts["test"] = self.splits.test
+        baselines = dict.fromkeys(("majority", "naive_bayes")) if _classifies(self.config) else {}
+        baselines |= {name: asdict(found) for name, found in self.baselines.items()}
         return {
             "texts": {name: len(part) for name, part in parts.items()},
             "dropped": asdict(self.splits.dropped),
@@ -62,14 +76,11 @@ class Run:
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "history": [asdict(epoch) for epoch in self.history],
             "test": asdict(self.test) if self.test else None,
-            "majority": asdict(self.majority) if self.majority else None,
-            "naive_bayes": asdict(self.naive_bayes) if self.naive_bayes else None,
+            **baselines,
         }
 
 
-def fit(
-    config: ClassifyConfig, output: str | Path | None = None, *, overwrite: bool = False
-) -> Run:
+def fit(config: Config, output: str | Path | None = None, *, overwrite: bool = False) -> Run:
     """Train what `config` describes; with `output`, everything is saved in that folder.
 
     A run that was stopped goes on from its last epoch when it is started again with the same
@@ -84,76 +95,77 @@ def fit(
         return _fit(config, folder, overwrite)
 
 
-def _fit(config: ClassifyConfig, folder: Path | None, overwrite: bool) -> Run:
-    if config.labels:
-        raise OptionError("labels are read from the texts; leave the setting out")
-    splits = read_splits(config.data, config.training.seed)
-    text = config.text
-    segmenter = make_segmenter(text, splits.train.texts)
-    tokens = segmenter.split(splits.train.texts)
-    vocabulary = Vocabulary.count(tokens, text.min_count, text.max_size)
-    config = config.model_copy(update={"labels": tuple(sorted(set(splits.train.labels)))})
+def _fit(config: Any, folder: Path | None, overwrite: bool) -> Run:
+    task = tasks.get(config.task)
+    splits = read_splits(config, task)
+    config, make, truncated = task.prepare(config, splits.train)
     torch.manual_seed(config.training.seed)
-    model = _make_model(config, vocabulary, segmenter)
-    training, validation = _examples(model, splits.train), _examples(model, splits.validation)
+    model = _make_model(config, make)
+    training, validation = (task.examples(model, p) for p in (splits.train, splits.validation))
     signature = _signature(config, splits)
     if folder is not None and overwrite and signature_of(folder / CHECKPOINT) != signature:
         (folder / CHECKPOINT).unlink(missing_ok=True)
-    trainer = Trainer(model, config.training, folder, signature)
+    trainer = Trainer(model, task, config.training, folder, signature)
     board = folder / "tensorboard" if folder and config.training.tensorboard else None
     history = trainer.fit(training, validation, board)
+    tested = splits.test is not None
+    parts = splits.train, splits.validation, splits.test
     run = Run(
         model=model,
         config=config,
         splits=splits,
         history=history,
-        **_measured(model, splits),
-        truncated=sum(len(row) > text.max_tokens for row in tokens),
+        best=max(history, key=trainer.key),
+        test=task.evaluate(model, splits.test) if tested else None,
+        baselines=task.baselines(model, *parts) if tested else {},
+        truncated=truncated,
         folder=folder,
     )
     if folder is not None:
         (folder / CONFIG).unlink(missing_ok=True)
         write_json(folder / METRICS, run.metrics())
         if splits.test is not None:
-            _write_labelled(folder / TEST, splits.test, config.data)
+            _write_items(folder / TEST, splits.test, config.data)
         save(model, folder, config)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return run
 
 
-def evaluate(model: Classifier, data: Labelled) -> Metrics:
-    """The model's predictions for `data` against its labels, which training must have seen."""
-    check_labels(data, model.labels)
-    return measure([p.label for p in model.predict(data.texts)], data.labels)
+def evaluate(model: Any, data: Dataset) -> Any:
+    """How good a model is on `data`, measured as its task measures the test of a run.
+
+    A label that a classifier never saw in training is a `DataError`.
+    """
+    return tasks.get(model.settings.task).evaluate(model, data)
 
 
-def read_splits(data: DataSettings, seed: int) -> Splits:
+def read_splits(config: Any, task: type[Task]) -> Splits:
     """Read the files, drop duplicates, then split: no text stands in two parts."""
+    data: FileSettings = config.data
     if data.train is None:
-        raise OptionError("no texts to train on; name a .csv, .tsv, .jsonl or .parquet file")
-    columns = data.text_column, data.label_column
-    whole, dropped = read_labelled(data.train, *columns), Dropped()
+        raise OptionError(f"no texts to train on; name {WANTED[config.task]}")
+    whole: Any = task.read(data.train, data)
+    dropped = Dropped()
     if data.deduplicate:
         whole, dropped = deduplicate(whole)
-    given = {
-        name: read_labelled(path, *columns)
+    given: dict[str, Any] = {
+        name: task.read(path, data)
         for name, path in (("validation", data.validation), ("test", data.test))
         if path is not None
     }
     if len(given) == 2 and data.deduplicate:
-        shared = set(given["validation"].texts).intersection(given["test"].texts)
+        shared = set(given["validation"].identities()).intersection(given["test"].identities())
         if shared:
             raise DataError(
                 f"{given['validation'].source} and {given['test'].source} share {len(shared)} "
-                f"texts, such as {min(shared)[:20]!r}; a text may stand in one of them only"
+                f"{whole.noun}, such as {_shown(min(shared))!r}; a text may stand in one of them "
+                "only"
             )
     if given and data.deduplicate:
-        whole, leaked = without(whole, [text for part in given.values() for text in part.texts])
+        held_out = [one for part in given.values() for one in part.identities()]
+        whole, leaked = without(whole, held_out)
         dropped = Dropped(dropped.repeated + leaked, dropped.contradictory)
-    labels = sorted(set(whole.labels))
-    if len(labels) < 2:
-        only = f"only the label {labels[0]!r}" if labels else "no text left after duplicates"
-        raise DataError(f"{whole.source} has {only}; a classifier needs two labels or more")
+    task.check({"train": whole})
     shares = {
         name: share
         for name, share in (("validation", data.validation_share), ("test", data.test_share))
@@ -161,46 +173,32 @@ def read_splits(data: DataSettings, seed: int) -> Splits:
     }
     if sum(shares.values()) >= 1:
         raise OptionError(f"shares of {shares} leave nothing to train on; make them smaller")
-    parts = split(whole, shares, seed) | given
-    train = parts["train"]
-    for name in ("validation", "test"):
-        check_labels(parts[name], sorted(set(train.labels)))
+    parts = split(whole, shares, config.training.seed) | given
+    task.check(parts)
     if not len(parts["validation"]):
         raise OptionError(
             "validation_share is 0 and no validation file is given, but validation decides when to "
             "stop; give either"
         )
-    return Splits(
-        train, parts["validation"], parts["test"] if len(parts["test"]) else None, dropped
-    )
+    test = parts["test"] if len(parts["test"]) else None
+    return Splits(parts["train"], parts["validation"], test, dropped)
 
 
-def without(data: Labelled, texts: Sequence[str]) -> tuple[Labelled, int]:
-    """`data` without those of `texts`, and how many were left out."""
-    held_out = set(texts)
-    kept = [i for i, text in enumerate(data.texts) if text not in held_out]
-    rest = Labelled([data.texts[i] for i in kept], [data.labels[i] for i in kept], data.source)
-    return rest, len(data) - len(kept)
+WANTED = {
+    "classify": "a .csv, .tsv, .jsonl or .parquet file",
+    "tag": "a .jsonl file with lists tokens and tags, or a file of word, tab, tag lines",
+    "language": "a file, folder or glob of text",
+    "sequence": "a .csv, .tsv, .jsonl or .parquet file",
+}
+"""What each task learns from."""
 
 
-def check_labels(data: Labelled, known: Sequence[str]) -> None:
-    """`DataError` for a label that training never saw."""
-    unseen = sorted(set(data.labels) - set(known))
-    if unseen:
-        text = data.texts[data.labels.index(unseen[0])]
-        raise DataError(
-            f"{data.source} has the label {unseen[0]!r} (of {text[:20]!r}), which training never "
-            f"saw; known: {', '.join(known)}"
-        )
+def _classifies(config: Any) -> bool:
+    return config.task == "classify"
 
 
-def make_segmenter(settings: TextSettings, texts: Sequence[str]) -> Segmenter:
-    """The segmenter that `settings` name, trained on `texts` if it is one that learns."""
-    segmenter = segmenters.create(
-        settings.segmenter, normalization=settings.normalization, lowercase=settings.lowercase
-    )
-    train = getattr(segmenter, "train", None)
-    return train(texts, size=settings.subwords) if train else segmenter
+def _shown(key: Any) -> str:
+    return (key if isinstance(key, str) else " ".join(key))[:20]
 
 
 def usable_device(name: str) -> torch.device:
@@ -252,47 +250,36 @@ def _alone(folder: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {folder}: {(error.strerror or '').lower()}") from None
 
 
-def _make_model(config: ClassifyConfig, vocabulary: Vocabulary, segmenter: Segmenter) -> Classifier:
+def _make_model(config: Any, make: Any) -> TextModel:
     device = usable_device(config.training.device)
     try:
-        return Classifier(config, vocabulary, segmenter).to(device)
+        return make(config).to(device)
     except RuntimeError as error:
         if "memory" not in str(error):
             raise
+        layers = config.decoder if config.task == "language" else config.encoder
         raise OptionError(
-            f"a model of width {config.encoder.width} and {config.encoder.layers} layers does not "
-            "fit the memory; make it smaller"
+            f"a model of width {layers.width} and {layers.layers} layers does not fit the memory; "
+            "make it smaller"
         ) from None
 
 
-def _write_labelled(path: Path, data: Labelled, settings: DataSettings) -> None:
-    """Texts and labels as a table that `read_labelled` reads with the same settings."""
+def _write_items(path: Path, data: Dataset, settings: FileSettings) -> None:
+    """The items as .jsonl, which the task reads with the same settings."""
+    names: dict[str, str] = {"lines": "text"}
+    if isinstance(settings, DataSettings):
+        names = {"texts": settings.text_column, "labels": settings.label_column}
+    elif isinstance(settings, PairsSettings):
+        names = {"sources": settings.source_column, "targets": settings.target_column}
     with new_file(path) as new, open(new, "w", encoding="utf-8") as table:
-        for text, label in zip(data.texts, data.labels, strict=True):
-            row = {settings.text_column: text, settings.label_column: label}
-            table.write(json.dumps(row, ensure_ascii=False) + "\n")
+        for row in data.rows():
+            named = {names.get(name, name): value for name, value in row.items()}
+            table.write(json.dumps(named, ensure_ascii=False) + "\n")
 
 
-def _signature(config: ClassifyConfig, splits: Splits) -> str:
+def _signature(config: Any, splits: Splits) -> str:
     """Equal for two runs exactly when they have the same settings and texts."""
     digest = hashlib.sha256()
     for part in (splits.train, splits.validation):
-        digest.update(json.dumps([part.texts, part.labels]).encode())
+        digest.update(json.dumps(list(part.columns().values())).encode())
     return f"{digest.hexdigest()} {config.model_dump_json(exclude={'data'})}"
-
-
-def _examples(model: Classifier, data: Labelled) -> Examples:
-    index = {label: i for i, label in enumerate(model.labels)}
-    return Examples(model.encode(data.texts), torch.tensor([index[label] for label in data.labels]))
-
-
-def _measured(model: Classifier, splits: Splits) -> dict[str, Metrics | None]:
-    if splits.test is None:
-        return {"test": None, "majority": None, "naive_bayes": None}
-    train, test = splits.train, splits.test
-    bayes = NaiveBayes(train.texts, train.labels)
-    return {
-        "test": evaluate(model, test),
-        "majority": measure([majority(train.labels)] * len(test), test.labels),
-        "naive_bayes": measure([bayes.predict(text) for text in test.texts], test.labels),
-    }

@@ -5,10 +5,35 @@ from typing import Annotated
 
 from pydantic import Field
 
-from regard.models.settings import ClassifierSettings, Count, Settings, Share
+from regard.models.settings import (
+    ClassifierSettings,
+    Count,
+    EncoderDecoderSettings,
+    LanguageModelSettings,
+    Settings,
+    Share,
+    TaggerSettings,
+)
 
 
-class DataSettings(Settings):
+class FileSettings(Settings):
+    """Which files there are to learn from, and what is held out of them."""
+
+    train: Path | None = None
+    """What to learn from."""
+    validation: Path | None = None
+    """What decides when to stop; split off the training file if not given."""
+    test: Path | None = None
+    """What is only measured on; split off the training file if not given."""
+    validation_share: Share = 0.1
+    """Share of the training file split off for validation."""
+    test_share: Share = 0.1
+    """Share of the training file split off for the test; 0 for none."""
+    deduplicate: bool = True
+    """Drop what repeats before splitting."""
+
+
+class DataSettings(FileSettings):
     """Where the labelled texts are."""
 
     train: Path | None = None
@@ -27,6 +52,34 @@ class DataSettings(Settings):
     """Share of the texts split off for the test; 0 for none."""
     deduplicate: bool = True
     """Drop repeated texts, and texts that stand with two labels, before splitting."""
+
+
+class TaggedSettings(FileSettings):
+    """Where the tagged sentences are."""
+
+    train: Path | None = None
+    """A .jsonl file with lists tokens and tags, or lines of word, tab, tag with a blank line
+    between sentences."""
+
+
+class TextFilesSettings(FileSettings):
+    """Where the running text is."""
+
+    train: Path | None = None
+    """A file, folder or glob of text, or - for standard input; a table gives one column."""
+    column: str | None = None
+    """The column of a table that holds the text."""
+
+
+class PairsSettings(FileSettings):
+    """Where the pairs of texts are."""
+
+    train: Path | None = None
+    """A .csv, .tsv, .jsonl or .parquet file with a column of texts to read and one to write."""
+    source_column: str = "source"
+    """The column that holds the text to read."""
+    target_column: str = "target"
+    """The column that holds the text to write."""
 
 
 class TrainingSettings(Settings):
@@ -58,8 +111,42 @@ class TrainingSettings(Settings):
     """Also write the training curve for TensorBoard."""
 
 
+class WritingTrainingSettings(TrainingSettings):
+    """How a model that writes is trained: its tokens stay as they are."""
+
+    label_smoothing: Share = 0.0
+    """Share of a token's probability spread over all tokens."""
+    token_dropout: Share = 0.0
+    """Share of the tokens that are read replaced by the unknown token, in training."""
+
+
 class ClassifyConfig(ClassifierSettings):
-    """A whole run: what `regard.fit` takes and ``config.json`` holds."""
+    """A whole run of a classifier: what `regard.fit` takes and ``config.json`` holds."""
 
     data: DataSettings = DataSettings()
     training: TrainingSettings = TrainingSettings()
+
+
+class TagConfig(TaggerSettings):
+    """A whole run of a tagger."""
+
+    data: TaggedSettings = TaggedSettings()
+    training: TrainingSettings = TrainingSettings()
+
+
+class LanguageConfig(LanguageModelSettings):
+    """A whole run of a language model."""
+
+    data: TextFilesSettings = TextFilesSettings()
+    training: WritingTrainingSettings = WritingTrainingSettings()
+
+
+class SequenceConfig(EncoderDecoderSettings):
+    """A whole run of an encoder–decoder."""
+
+    data: PairsSettings = PairsSettings()
+    training: WritingTrainingSettings = WritingTrainingSettings()
+
+
+Config = ClassifyConfig | TagConfig | LanguageConfig | SequenceConfig
+"""What `regard.fit` takes; `task` says which."""
