@@ -1,7 +1,8 @@
 """Time and memory of inspection: capture of a model's attention, and maps of it at any length.
 
     python benchmarks/inspection.py [--quick] [--threads N] [--part capture maps]
-                                    [--lengths 128 512 …] [--map-lengths 8192 32768 …]
+                                    [--lengths 128 512 …] [--peers sdpa capture …]
+                                    [--map-lengths 8192 32768 …] [--masks every causal]
 
 capture: one forward pass of GPT-2's sizes (12 layers × 12 heads, width 768, random weights) by
 plain sdpa, under capture, as a whole trace (capture, records, a check against the model's output),
@@ -153,9 +154,11 @@ def memory(peer: str, tokens: int, threads: int) -> str:
     return f"{float(done.stdout.splitlines()[-1]):,.0f} MB"
 
 
-def available() -> list[str]:
+def available(wanted: list[str]) -> list[str]:
     found = []
     for peer in PEERS:
+        if wanted and not any(one.lower() in peer.lower() for one in wanted):
+            continue
         try:
             PEERS[peer](16)
         except ImportError as error:
@@ -165,9 +168,11 @@ def available() -> list[str]:
     return found
 
 
-def captures(lengths: list[int], rounds: int, limit: float, threads: int) -> None:
+def captures(
+    lengths: list[int], wanted: list[str], rounds: int, limit: float, threads: int
+) -> None:
     print(f"\nCapture: {LAYERS} layers, batch 1, float32, median of {rounds} rounds after one more")
-    peers = available()
+    peers = available(wanted)
     for tokens in lengths:
         weights = LAYERS * HEADS * tokens**2
         fits = [p for p in peers if MATRICES.get(p, 0) * weights < limit * 1e9]
@@ -187,7 +192,7 @@ def captures(lengths: list[int], rounds: int, limit: float, threads: int) -> Non
                         times[peer].append(seconds)
         del steps
         gc.collect()
-        base = times["plain sdpa"]
+        base = times.get("plain sdpa", times[fits[0]])
         print(f"T = {tokens:,}")
         for peer in peers:
             if peer not in fits:
@@ -209,10 +214,12 @@ def timed(step: Step, rounds: int) -> tuple[float, object]:
     return best, result
 
 
-def maps(lengths: list[int], rounds: int) -> None:
+def maps(lengths: list[int], masks: list[str], rounds: int) -> None:
     print(f"\nMaps: one head, d = 64, float32 from 16 bit, best of {rounds} (grid: of 2)")
     for tokens in lengths:
         for mask, name in ((None, "every key"), (Causal(), "causal")):
+            if not any(name.startswith(one) for one in masks):
+                continue
             one_map(tokens, mask, name, rounds)
 
 
@@ -275,6 +282,8 @@ def main() -> None:
     parser.add_argument(
         "--lengths", nargs="+", type=int, default=[128, 512, 1024, 2048, 4096, 8192]
     )
+    parser.add_argument("--peers", nargs="+", default=[], help="parts of their names; else all")
+    parser.add_argument("--masks", nargs="+", default=["every", "causal"])
     parser.add_argument("--map-lengths", nargs="+", type=int, default=[8192, 32768, 131072])
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--rounds", type=int, default=5)
@@ -294,9 +303,11 @@ def main() -> None:
         f"torch {torch.__version__}"
     )
     if "capture" in settings.part:
-        captures(settings.lengths, settings.rounds, settings.memory, settings.threads)
+        captures(
+            settings.lengths, settings.peers, settings.rounds, settings.memory, settings.threads
+        )
     if "maps" in settings.part:
-        maps(settings.map_lengths, settings.rounds)
+        maps(settings.map_lengths, settings.masks, settings.rounds)
 
 
 if __name__ == "__main__":

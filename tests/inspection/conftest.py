@@ -13,6 +13,7 @@ def build(family, attn="sdpa", dtype=torch.float32, **settings):
     base = {"vocab_size": 99, "num_hidden_layers": 2, "num_attention_heads": 6}
     wide = {**base, "hidden_size": 48, "intermediate_size": 40}
     grouped = {**wide, "num_key_value_heads": 2, "head_dim": 10}
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
     made = {
         "gpt2": (
             t.GPT2LMHeadModel,
@@ -122,6 +123,41 @@ def build(family, attn="sdpa", dtype=torch.float32, **settings):
             t.MambaForCausalLM,
             t.MambaConfig,
             {"vocab_size": 99, "hidden_size": 48, "num_hidden_layers": 2},
+        ),
+        "gpt_neox": (
+            t.GPTNeoXForCausalLM,
+            t.GPTNeoXConfig,
+            {**wide, "rope_parameters": {**rope, "partial_rotary_factor": 0.5}},
+        ),
+        "phi": (
+            t.PhiForCausalLM,
+            t.PhiConfig,
+            {**wide, "rope_parameters": {**rope, "partial_rotary_factor": 0.5}},
+        ),
+        "deepseek_v3": (
+            t.DeepseekV3ForCausalLM,
+            t.DeepseekV3Config,
+            {
+                **wide,
+                "num_key_value_heads": 6,
+                "q_lora_rank": None,
+                "kv_lora_rank": 12,
+                "qk_nope_head_dim": 6,
+                "qk_rope_head_dim": 4,
+                "v_head_dim": 7,
+                "first_k_dense_replace": 2,
+            },
+        ),
+        "lfm2": (
+            t.Lfm2ForCausalLM,
+            t.Lfm2Config,
+            {
+                **wide,
+                "num_hidden_layers": 3,
+                "num_key_value_heads": 2,
+                "layer_types": ["conv", "full_attention", "conv"],
+                "block_auto_adjust_ff_dim": False,
+            },
         ),
         "albert": (t.AlbertModel, t.AlbertConfig, {**wide, "embedding_size": 16}),
     }

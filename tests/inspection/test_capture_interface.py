@@ -13,6 +13,7 @@ from regard.inspection.capture.interface import watching
 from regard.inspection.verify import require_faithful, verify
 
 CAUSAL = ["gpt2", "llama", "qwen3", "gemma2", "gemma3", "mistral", "gpt_oss", "bloom"]
+CAUSAL += ["gpt_neox", "phi", "deepseek_v3", "lfm2"]
 ENCODERS = ["bert", "roberta", "distilbert", "mpnet", "modernbert", "albert"]
 PAIRS = ["t5", "bart"]
 EAGER_ONLY = ["gemma2", "gpt_oss", "bloom", "mpnet"]
@@ -138,6 +139,25 @@ def test_q_and_k_before_rotation_turn_into_those_after(small_model):
     assert not torch.equal(record.q_unrotated, record.q)
 
 
+@pytest.mark.parametrize(
+    ("family", "turned"),
+    # The first 4 of 8 dimensions, before and after they are put together; the last 4 of 10.
+    [("gpt_neox", slice(0, 4)), ("phi", slice(0, 4)), ("deepseek_v3", slice(6, 10))],
+)
+def test_a_part_of_the_width_before_rotation(small_model, family, turned):
+    record = layers(captured(small_model(family), inputs(family, False)), "self")[1]
+    for before, after in ((record.q_unrotated, record.q), (record.k_unrotated, record.k)):
+        assert before.shape == after.shape
+        rest = torch.ones(after.shape[-1], dtype=torch.bool)
+        rest[turned] = False
+        assert torch.equal(before[..., rest], after[..., rest])
+        # The first position is not turned (deepseek_v3 sorts even before odd dimensions).
+        torch.testing.assert_close(before[:, 0].sort(-1).values, after[:, 0].sort(-1).values)
+        assert not torch.allclose(before[:, 1], after[:, 1], atol=1e-2)
+        # A rotation keeps lengths; sums of 10 squares in float32, relative.
+        torch.testing.assert_close(before.norm(dim=-1), after.norm(dim=-1), atol=1e-5, rtol=1e-5)
+
+
 def test_what_scales_caps_biases_and_sinks_is_kept(small_model):
     gemma = layers(captured(small_model("gemma2", "eager"), inputs("gemma2", False)), "self")
     assert gemma[0].softcap == 2.0
@@ -227,6 +247,46 @@ def test_a_wrong_number_is_found_out(small_model):
     assert "NOT verified" in str(verify([record]))
     with pytest.raises(OptionError, match="a picture of it would be wrong"):
         require_faithful([record])
+
+
+def test_a_function_of_the_interface_that_somebody_registered(small_model):
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register("my_sdpa", sdpa_attention_forward)
+    AttentionMaskInterface.register("my_sdpa", sdpa_mask)
+    try:
+        found = layers(captured(small_model("llama", "my_sdpa"), inputs("llama", False)), "self")
+    finally:
+        del AttentionInterface._global_mapping["my_sdpa"]
+        del AttentionMaskInterface._global_mapping["my_sdpa"]
+    truth = layers(captured(small_model("llama"), inputs("llama", False)), "self")
+    require_faithful(found)
+    for ours, theirs in zip(found, truth, strict=True):
+        assert torch.equal(ours.weights(3), theirs.weights(3))
+
+
+def test_masks_of_other_kernels_are_refused_by_name(small_model):
+    from transformers import AttentionInterface
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    flex = small_model("llama", "flex_attention")
+    with (
+        pytest.raises(OptionError, match="runs with attn_implementation='flex_attention', whose"),
+        watching(flex),
+    ):
+        pass
+    # The flash kernels take a mask of (B, T); with one, what they hide is not read off it.
+    AttentionInterface.register("flat", lambda *_, **__: pytest.fail("it is refused before"))
+    try:
+        model = small_model("llama", "flat")
+        given = model.model.layers[0].self_attn, *[torch.ones(1, 6, 3, 10)] * 3
+        refused = r"was given a mask of type Tensor of shape \(1, 3\), which regard does not read"
+        with watching(model), pytest.raises(OptionError, match=refused):
+            ALL_ATTENTION_FUNCTIONS["flat"](*given, torch.ones(1, 3, dtype=torch.int64))
+    finally:
+        del AttentionInterface._global_mapping["flat"]
 
 
 def test_transformers_is_imported_by_nobody_but_its_user():

@@ -340,13 +340,119 @@ def test_parts_of_an_encoder_decoder(small_model, family, part):
             pass
 
 
-def test_families_that_edits_do_not_reach(small_model):
-    model = small_model("bloom", "eager")
+@pytest.mark.parametrize("family", ["bloom", "mpnet"])
+def test_families_that_attend_by_themselves(small_model, family):
+    model = small_model(family, "eager")
+    before, hooks = answer(model), hooks_of(model)
+    with edit(model, {"all": edits.create("temperature", temperature=1.0)}):
+        got = answer(model)
+    assert (got - before).abs().max() <= 1e-4 * before.abs().max()
+    by_hand = copy.deepcopy(model)
+    if family == "bloom":
+        weight = by_hand.transformer.h[1].self_attention.dense.weight
+    else:
+        weight = by_hand.encoder.layer[1].attention.attn.o.weight
+    with torch.no_grad():
+        weight[:, 16:24] = 0
+    with edit(model, {(1, 2): "zero"}):
+        assert torch.equal(answer(model), answer(by_hand))
+    mask = torch.ones_like(IDS)
+    mask[:, 3] = 0
+    masked = answer(model, attention_mask=mask)
+    with edit(model, {"all": edits.create("block_tokens", tokens=[3])}):
+        got = answer(model)
+    if family == "mpnet":  # ALiBi counts only the tokens that the mask leaves
+        assert (got - masked).abs().max() <= 1e-4 * masked.abs().max()
+    else:
+        assert not torch.allclose(got, before, atol=1e-3)
     with (
-        pytest.raises(OptionError, match="does not go through transformers' interface"),
-        edit(model, {(0, 1): "zero"}),
+        pytest.raises(OptionError, match="a picture of it would be wrong"),
+        edit(model, {0: "mean"}),
     ):
-        answer(model)
+        trace(model, input_ids=IDS[:1])
+    assert torch.equal(answer(model), before)
+    assert hooks_of(model) == hooks
+
+
+def test_generation_of_bloom_under_edit(small_model):
+    model = small_model("bloom", "eager")
+    settings = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    with edit(model, {"all": "uniform"}):
+        cached = model.generate(IDS, **settings)
+        plain = model.generate(IDS, use_cache=False, **settings)
+    assert torch.equal(cached, plain)
+
+
+def test_families_that_edits_do_not_reach(small_model):
+    for family, attn, why in (
+        ("xlnet", "eager", "no edit reached XLNetModel: its scores have a term of relative"),
+        ("falcon", "sdpa", "no edit reached FalconForCausalLM: its attention calls the kernel"),
+    ):
+        model = small_model(family, attn)
+        with pytest.raises(OptionError, match=why), edit(model, {(0, 1): "zero"}):
+            model(IDS)
+
+
+def test_edits_within_edits(classifier, small_model):
+    """The outer ones come first; leaving the inner one, the outer is as it was."""
+    model = small_model("llama")
+    both = {0: ["uniform", edits.create("block_tokens", tokens=[2])], (1, 1): "mean"}
+    runs = (
+        (model, lambda: answer(model), hooks_of(model)),
+        (classifier, lambda: classifier.logits(TEXTS), hooks_of(classifier)),
+    )
+    for one, run, hooks in runs:
+        plain = run()
+        with edit(one, both):
+            expected = run()
+        with edit(one, {0: "uniform"}):
+            outer = run()
+            with (
+                edit(one, {0: edits.create("block_tokens", tokens=[2])}),
+                edit(one, {(1, 1): "mean"}),
+            ):
+                close(run(), expected)
+            assert torch.equal(run(), outer)
+
+            def fail(one=one):
+                with edit(one, {0: "zero"}):
+                    raise KeyError("stop")
+
+            with pytest.raises(KeyError, match="stop"):
+                fail()
+            assert torch.equal(run(), outer)
+        assert not torch.allclose(outer, expected, atol=1e-3)
+        assert torch.equal(run(), plain)
+        assert hooks_of(one) == hooks
+
+
+def test_parts_and_models_are_edited_within_one_another(small_model):
+    model, other = small_model("t5"), small_model("llama")
+    given = {"decoder_input_ids": IDS[:, :4]}
+    plain, plain_other = answer(model, **given), answer(other)
+    with edit(model, {0: "zero"}, part="encoder"):
+        encoder = answer(model, **given)
+        with edit(model, {1: "zero"}, part="cross"), edit(other, {0: "zero"}):
+            both = answer(model, **given)
+            assert not torch.equal(answer(other), plain_other)
+        assert torch.equal(answer(model, **given), encoder)
+        assert torch.equal(answer(other), plain_other)
+    assert not torch.equal(encoder, both)
+    assert torch.equal(answer(model, **given), plain)
+
+
+@pytest.mark.parametrize("family", ["llama", "bloom", "own"])
+def test_other_threads_are_not_edited(classifier, small_model, family):
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = classifier
+    if family != "own":
+        model = small_model(family, "eager" if family == "bloom" else "sdpa")
+    run = (lambda: classifier.logits(TEXTS)) if family == "own" else (lambda: answer(model))
+    before = run()
+    with ThreadPoolExecutor(1) as pool, edit(model, {"all": "zero"}):
+        assert torch.equal(pool.submit(run).result(), before)
+        assert not torch.equal(run(), before)
 
 
 def test_hugging_face_change_and_importance(small_model):

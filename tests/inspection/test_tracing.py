@@ -339,6 +339,22 @@ def test_families_that_cannot_be_read_are_refused_by_name(small_model, family, a
         trace(small_model(family, attn), input_ids=[[5, 6, 7]])
 
 
+def test_a_cache_of_fixed_size_is_refused(small_model):
+    model = small_model("llama")
+    model.generation_config.cache_implementation = "static"
+    with pytest.raises(
+        OptionError, match=r"saw \d+ keys when there were 3 tokens; a cache of fixed"
+    ):
+        trace(model, input_ids=[[5, 6, 7]], generate=3)
+
+
+def test_layers_without_attention_are_told_of(small_model):
+    found = trace(small_model("lfm2"), input_ids=[[5, 6, 7, 8]])
+    assert found.layers == 1
+    assert found.record(0).name == "model.layers.1.self_attn"
+    assert found.notes == ("1 of the model's 3 layers were seen to attend",)
+
+
 def test_folders_that_are_no_model(tmp_path):
     with pytest.raises(StorageError, match=r"is not a model: it has no config\.json"):
         trace(tmp_path, "a")

@@ -34,6 +34,9 @@ LOG2_E = log2(e)
 BLOCK = {"cpu": (256, 1024), "cuda": (2048, 16384)}
 """Rows and columns of scores that are held at a time, by device: on a CPU as its cache holds."""
 
+COMPILED = 2**17
+"""Blocks of so many scores are pooled by a compiled kernel; for less it is not worth loading."""
+
 LOWEST = -1e30
 """In place of the maximum of a row without any key: finite, so that −inf − LOWEST is −inf."""
 
@@ -61,8 +64,13 @@ class Head:
         """The columns outside of which no row of `rows` may attend."""
         return self.band.span(rows, self.keys)
 
-    def scores(self, rows: slice, cols: slice) -> Float[Tensor, "rows cols"]:
-        """Scores of a rectangle in base 2, −inf where the query may not attend."""
+    def scores(
+        self, rows: slice, cols: slice, room: Float[Tensor, " numbers"] | None = None
+    ) -> Float[Tensor, "rows cols"]:
+        """Scores of a rectangle in base 2, −inf where the query may not attend.
+
+        They may be written into `room`.
+        """
         return self.record.scores(self.number, rows, cols).float() * LOG2_E
 
     def log_weights(self, rows: slice, cols: slice) -> Float[Tensor, "rows cols"]:
@@ -86,32 +94,37 @@ class Head:
         Chunks of columns are summed relative to the chunk's own maximum of the row, and brought to
         a common scale at the end.
         """
-        high, wide = len(range(self.queries)[rows]), -(-self.keys // s)
-        chunks = self.chunks(rows)
-        parts = [self._sweep_chunk(rows, cols, s) for cols in chunks]
-        self._learn(rows, [top[:, 0] + sums.sum(1).log2() for _, sums, top in parts])
-        lse = self.offsets(rows)
-        largest = torch.full((high, wide), -torch.inf, device=self.device)
-        total = torch.zeros(high, wide, device=self.device)
-        for cols, (most, sums, top) in zip(chunks, parts, strict=True):
-            pixels = slice(cols.start // s, -(-cols.stop // s))
-            largest[:, pixels] = most
-            total[:, pixels] = sums * (top - lse).exp2_()
-        return largest.sub_(lse).exp2_(), total
+        most, sums, tops = self._pooled_scores(rows, s)
+        self._learn(rows, [top + sums[pixels].sum(0).log2() for pixels, top in tops])
+        lse = self.offsets(rows)[:, 0]
+        for pixels, top in tops:
+            sums[pixels] *= (top - lse).exp2_()
+        return most.sub_(lse).exp2_().T, sums.T
 
-    def _sweep_chunk(self, rows: slice, cols: slice, s: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Largest scores, sums relative to the row's largest, and that."""
-        scores = self.scores(rows, cols)
-        most = pool_along(scores, s, 1, "max")
-        top = most.amax(1, keepdim=True).clamp_(min=LOWEST)
-        return most, pool_along(scores.sub_(top).exp2_(), s, 1, "sum"), top
+    def _pooled_scores(
+        self, rows: slice, s: int
+    ) -> tuple[Tensor, Tensor, list[tuple[slice, Tensor]]]:
+        """The maximum of each row's every s scores, the sum of their powers, both (wide, rows).
+
+        Powers are relative to the row's maximum in the chunk, which comes with the chunk's pixels.
+        """
+        high, wide = len(range(self.queries)[rows]), -(-self.keys // s)
+        most = torch.full((wide, high), -torch.inf, device=self.device)
+        sums = torch.zeros(wide, high, device=self.device)
+        # One place for the scores of all chunks: fresh memory costs more than the pass over them.
+        room = torch.empty(high * self.block[1], device=self.device)
+        tops = []
+        for cols in self.chunks(rows):
+            pixels = slice(cols.start // s, -(-cols.stop // s))
+            scores = self.scores(rows, cols, room)
+            tops.append((pixels, _pool_scores(scores, s, most[pixels], sums[pixels])))
+        return most, sums, tops
 
     def offsets(self, rows: slice) -> Float[Tensor, "rows one"]:
         """Each row's log-sum-exp in base 2, 0 if it has none: score − offset is the log-weight."""
         if self.lse[rows].isnan().any():
-            width = self.block[1]
-            parts = [self._sweep_chunk(rows, cols, width) for cols in self.chunks(rows)]
-            self._learn(rows, [(top + sums.log2())[:, 0] for _, sums, top in parts])
+            _, sums, tops = self._pooled_scores(rows, self.block[1])
+            self._learn(rows, [top + sums[pixels].sum(0).log2() for pixels, top in tops])
         lse = self.lse[rows]
         return lse.masked_fill(lse == -torch.inf, 0)[:, None]
 
@@ -163,9 +176,15 @@ class DotHead(Head):
         """As `Head.nbytes`."""
         return self.lse.nbytes + self.query.nbytes + self.key.nbytes
 
-    def scores(self, rows: slice, cols: slice) -> Float[Tensor, "rows cols"]:
+    def scores(
+        self, rows: slice, cols: slice, room: Float[Tensor, " numbers"] | None = None
+    ) -> Float[Tensor, "rows cols"]:
         """As `Head.scores`, by one product."""
-        return self._finish(self.query[rows] @ self.key[cols].T, rows, cols)
+        key, query = self.key[cols], self.query[rows]
+        shape = len(key), len(query)
+        out = None if room is None else room[: shape[0] * shape[1]].view(shape)
+        # Each key's queries lie side by side, as the pass over them wants it.
+        return self._finish(torch.mm(key, query.T, out=out).T, rows, cols)
 
     def log_weights(self, rows: slice, cols: slice) -> Float[Tensor, "rows cols"]:
         """As `Head.log_weights`, by one product where scores are not capped."""
@@ -200,6 +219,18 @@ class DotHead(Head):
         windows = table.unfold(0, cols.stop - cols.start, 1)
         i = torch.arange(self.queries, device=self.device)[rows]
         return windows[cols.start - self.shift - bias.lowest - i]
+
+
+def _pool_scores(scores: Tensor, s: int, most: Tensor, sums: Tensor) -> Tensor:
+    """Fill `most` and `sums`, (wide, rows), as `Head._pooled_scores` says; gives the maxima."""
+    if scores.device.type == "cpu" and scores.numel() >= COMPILED:
+        from regard.inspection.atlas.sweep import pool_scores
+
+        return pool_scores(scores, s, most, sums)
+    most.copy_(pool_along(scores, s, 1, "max").T)
+    top = most.amax(0).clamp_(min=LOWEST)
+    sums.copy_(pool_along(scores.sub_(top[:, None]).exp2_(), s, 1, "sum").T)
+    return top
 
 
 class RowHead(Head):

@@ -1,9 +1,10 @@
 """One call of one attention, for a whole batch, as it was made."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(eq=False, kw_only=True)
@@ -33,3 +34,20 @@ class Captured:
     q_unrotated: Tensor | None = None
     k_unrotated: Tensor | None = None
     residual: Float[Tensor, "batch q_tokens width"] | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class Passed:
+    """What an attention that bypasses transformers' interface was given, and what it mixed."""
+
+    q: Float[Tensor, "batch heads q_tokens head_width"]
+    k: Float[Tensor, "batch heads k_tokens head_width"]
+    v: Float[Tensor, "batch heads k_tokens head_width"]
+    scale: float
+    mixed: Float[Tensor, "batch heads q_tokens head_width"]
+    mask: Tensor | None
+    bias: Tensor | None
+
+
+Attended = Callable[[nn.Module, Passed], Tensor | None]
+"""``attended(module, passed)``: the mixed values to go on with, None for the module's own."""

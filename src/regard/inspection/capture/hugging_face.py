@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.errors import DataError, OptionError, StorageError
 from regard.inspection.capture._captured import Captured
 from regard.inspection.capture.assemble import records
-from regard.inspection.capture.interface import require_transformers, watching
+from regard.inspection.capture.interface import STAND_INS, require_transformers, watching
 from regard.inspection.tokens import Token, from_encoding, from_ids
 from regard.inspection.tracing import Trace
 from regard.inspection.verify import require_faithful
@@ -353,8 +353,21 @@ def _require_captured(model: Any, calls: list[Captured]) -> None:
     )
     if not attends:
         raise OptionError(f"{type(model).__name__} has no attention, so there is nothing to trace")
-    reason = REASONS.get(family, "its attention does not go through transformers' interface")
-    raise OptionError(f"attention of {family!r} cannot be traced: {reason} ({', '.join(attends)})")
+    raise OptionError(
+        f"attention of {family!r} cannot be traced: {reason(model.config)} ({', '.join(attends)})"
+    )
+
+
+def reason(config: Any) -> str:
+    """Why the attention of a model could not be seen."""
+    known = REASONS.get(getattr(config, "model_type", ""))
+    runs = getattr(config, "_attn_implementation", None)
+    if known is None and runs not in (None, *STAND_INS):
+        return (
+            f"it runs with attn_implementation={runs!r}, which is not read here; load the model "
+            "with attn_implementation='sdpa'"
+        )
+    return known or "its attention does not go through transformers' interface"
 
 
 def _traces(

@@ -9,18 +9,20 @@ kernel's second result, which it computes anyway.
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.errors import MissingExtraError, OptionError
-from regard.inspection.capture._captured import Captured
+from regard.inspection.capture._captured import Attended, Captured, Passed
 
 STAND_INS = ("sdpa", "eager")
+"""The functions of the interface that edits stand in for; captures do for the model's own too."""
 
 FUSED = (
     "_scaled_dot_product_flash_attention",
@@ -88,15 +90,22 @@ def watching(model: nn.Module) -> Iterator[Watch]:
     )
     if current() is not None:
         raise OptionError("a trace is already under way in this thread; traces do not nest")
+    names = _implementations(model)
+    if "flex_attention" in names:
+        raise OptionError(
+            f"{type(model).__name__} runs with attn_implementation='flex_attention', whose masks "
+            "are compiled rules that regard does not read; load it with attn_implementation='sdpa'"
+        )
     with ExitStack() as stack:
         _local.watch = watch
         stack.callback(setattr, _local, "watch", None)
         for table in {id(home): home for home in map(_home, model.modules())}.values():
-            _stand_in(table, stack)
+            _stand_in(table, stack, (*STAND_INS, *names))
+        ours = lambda: current() is watch  # noqa: E731
         for hook in (
             *_structure_hooks(model, watch),
-            *bloom.hooks(model, watch),
-            *mpnet.hooks(model, watch),
+            *bloom.hooks(model, _keep_passed(watch), ours),
+            *mpnet.hooks(model, _keep_passed(watch), ours),
         ):
             stack.callback(hook.remove)
         yield watch
@@ -110,14 +119,20 @@ def around(
 
     `function` is what would have run; edits stand here. Only this thread is affected.
     """
-    if getattr(_local, "wrap", None) is not None:
-        raise OptionError("the attention of this thread is edited already; edits do not nest")
     with ExitStack() as stack:
-        _local.wrap = wrap
-        stack.callback(setattr, _local, "wrap", None)
+        before = getattr(_local, "wraps", ())
+        _local.wraps = (*before, wrap)
+        stack.callback(setattr, _local, "wraps", before)
         for table in {id(home): home for home in map(_home, model.modules())}.values():
-            _stand_in(table, stack)
+            _stand_in(table, stack, STAND_INS)
         yield
+
+
+def _implementations(model: nn.Module) -> set[str]:
+    """The names under which a model and its parts ask the interface for attention."""
+    configs = [getattr(module, "config", None) for module in model.modules()]
+    names = {getattr(config, "_attn_implementation", None) for config in configs}
+    return {name for name in names if name is not None and name not in STAND_INS}
 
 
 def _home(module: nn.Module) -> dict[str, Any]:
@@ -132,18 +147,18 @@ _installing = threading.RLock()
 _installed: dict[tuple[int, str], tuple[int, Any]] = {}
 
 
-def _stand_in(table: dict[str, Any], stack: ExitStack) -> None:
+def _stand_in(table: dict[str, Any], stack: ExitStack, names: Sequence[str]) -> None:
     """Put the capturing functions in the interface and the rotation that one source file uses."""
     if "transformers" not in sys.modules:
         return
     from transformers.modeling_utils import AttentionInterface
 
-    for value in list(table.values()):
+    for known, value in list(table.items()):
         if isinstance(value, AttentionInterface):
-            for name in STAND_INS:
+            for name in names:
                 _install(value._local_mapping, name, _capturing, stack, missing=value.get(name))
-    if callable(rotate := table.get("apply_rotary_pos_emb")):
-        _install(table, "apply_rotary_pos_emb", _rotating, stack, missing=rotate)
+        if known.startswith("apply_rotary_pos_emb") and callable(value):
+            _install(table, known, _rotating, stack, missing=value)
 
 
 def _install(
@@ -222,17 +237,52 @@ def _capturing(function: Callable[..., Any] | None) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         run = function or _home(module)["eager_attention_forward"]
-        if (wrap := getattr(_local, "wrap", None)) is not None:
+        for wrap in getattr(_local, "wraps", ()):
             run = wrap(module, run)
         watch = current()
         if watch is None or id(module) not in watch.names:
             return run(module, query, key, value, attention_mask, *args, **kwargs)
+        require_readable(watch.names[id(module)], attention_mask)
         with _ReadLogSumExp() as reader:
             result = run(module, query, key, value, attention_mask, *args, **kwargs)
         keep(watch, module, query, key, value, attention_mask, result[0], kwargs, function, reader)
         return result
 
     return capturing
+
+
+def require_readable(name: str, mask: Any) -> None:
+    """`OptionError` for a mask that is no (B, H, Tq, Tk) tensor, as those of other kernels."""
+    if mask is not None and not (isinstance(mask, Tensor) and mask.ndim == 4):
+        shape = f" of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else ""
+        raise OptionError(
+            f"{name} was given a mask of type {type(mask).__name__}{shape}, which regard does not "
+            "read; load the model with attn_implementation='sdpa'"
+        )
+
+
+def _keep_passed(watch: Watch) -> Attended:
+    """Puts what passed an attention outside of the interface among the captured."""
+
+    def attended(module: nn.Module, passed: Passed) -> None:
+        name = watch.names[id(module)]
+        watch.calls.append(
+            Captured(
+                name=name,
+                kind="self",
+                step=max(watch.step, 0),
+                q=passed.q.detach(),
+                k=passed.k.detach(),
+                v=passed.v.detach(),
+                scale=passed.scale,
+                own=passed.mixed.detach(),
+                mask=passed.mask,
+                bias=None if passed.bias is None else passed.bias.detach(),
+                residual=watch.residual(name),
+            )
+        )
+
+    return attended
 
 
 def keep(
@@ -249,18 +299,12 @@ def keep(
 ) -> None:
     """Put one call of the interface among the captured."""
     name = watch.names[id(module)]
-    if mask is not None and not (isinstance(mask, Tensor) and mask.ndim == 4):
-        raise OptionError(
-            f"{name} was given a mask of type {type(mask).__name__}, which regard does not read; "
-            "load the model with attn_implementation='sdpa'"
-        )
     is_causal = settings.get("is_causal")
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
     causal = function is not None and mask is None and query.shape[2] > 1 and bool(is_causal)
     scale = settings.get("scaling")
-    q_before, k_before, q_after, _ = watch.rotation or (None,) * 4
-    rotated = q_after is query and q_before is not None and q_before.shape == query.shape
+    q_unrotated, k_unrotated = _before_rotation(watch.rotation, query, key)
     watch.rotation = None
     lse = reader.log_sum_exp
     sinks = settings.get("s_aux")
@@ -280,11 +324,38 @@ def keep(
             softcap=settings.get("softcap"),
             sinks=None if sinks is None else sinks.detach(),
             log_sum_exp=None if lse is None or lse.shape != query.shape[:3] else lse,
-            q_unrotated=q_before.detach() if rotated and q_before is not None else None,
-            k_unrotated=k_before.detach() if rotated and k_before is not None else None,
+            q_unrotated=q_unrotated,
+            k_unrotated=k_unrotated,
             residual=watch.residual(name),
         )
     )
+
+
+def _before_rotation(
+    rotation: tuple[Tensor, Tensor, Tensor, Tensor] | None, query: Tensor, key: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """Queries and new keys before the rotation that ran last, if it is theirs.
+
+    Some models rotate a part of the width, the first or the last, and put it together with the
+    rest: their own numbers show which part it is.
+    """
+    if rotation is None:
+        return None, None
+    q_before, k_before, q_after, k_after = (x.detach() for x in rotation)
+    if rotation[2] is query:
+        return q_before, k_before
+    turned, width = q_after.shape[-1], query.shape[-1]
+    if q_after.ndim != 4 or turned >= width or q_after.shape[2] != query.shape[2]:
+        return None, None
+    new_keys = key[:, :, -k_after.shape[2] :]
+    for part in (slice(0, turned), slice(width - turned, width)):
+        theirs = query[..., part], new_keys[..., part]
+        after = [x.expand_as(y) for x, y in zip((q_after, k_after), theirs, strict=True)]
+        if all(torch.equal(x, y) for x, y in zip(after, theirs, strict=True)):
+            q, k = query.detach().clone(), new_keys.detach().clone()
+            q[..., part], k[..., part] = q_before, k_before
+            return q, k
+    return None, None
 
 
 class _ReadLogSumExp(TorchDispatchMode):

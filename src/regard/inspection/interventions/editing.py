@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention import Call
 from regard.errors import OptionError, ShapeError
+from regard.inspection.capture import hugging_face
 from regard.inspection.interventions import edits as family
 from regard.inspection.interventions.change import Change
 from regard.inspection.interventions.edits import Edit, Place
@@ -89,11 +90,19 @@ class Editing:
         """`OptionError` if the model ran and an edit found no layer to be applied to."""
         for i, (layer, _, _) in enumerate(self.edits):
             if ran and i not in self._done:
-                seen = f"0 … {max(self._ran)}" if self._ran else "none that an edit reaches"
-                raise OptionError(
-                    f"layer {layer} is to be edited, but the model ran layers {seen}; where its "
-                    "attention does not go through transformers' interface, edits do not reach it"
-                )
+                if self._ran:
+                    raise OptionError(
+                        f"layer {layer} is to be edited, but the model ran layers 0 … "
+                        f"{max(self._ran)}"
+                    )
+                raise OptionError(f"no edit reached {type(self.model).__name__}: {self._why()}")
+
+    def _why(self) -> str:
+        """Why no attention of the model came by."""
+        config = getattr(self.model, "config", None)
+        if config is None:
+            return "no attention ran"
+        return hugging_face.reason(config)
 
 
 @contextmanager

@@ -5,9 +5,10 @@ are counted as in a trace: from 0, in the order of the run, encoder, decoder and
 each on its own.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from regard.attention import Call, DenseBias, MultiHeadAttention, make_call, row
 from regard.attention.masks import Arbitrary, Causal
 from regard.attention.normalizers.softmax import Softmax
 from regard.errors import OptionError
+from regard.inspection.capture._captured import Passed
 from regard.inspection.record import ScaledBy
 
 Apply = Callable[[str, Tensor, int, Call], Tensor]
@@ -53,12 +55,19 @@ def seated(model: nn.Module, apply: Apply, wants: Wants, part: str) -> Iterator[
 
 def _tap_hooks(module: MultiHeadAttention, layer: int, apply: Apply, wants: Wants) -> Iterator[Any]:
     latest: list[Call] = []
+    thread = threading.get_ident()
 
     def called(_: nn.Module, args: Any, call: Call) -> None:
-        latest[:] = [call]
+        if threading.get_ident() == thread:
+            latest[:] = [call]
 
     def edit(stage: str) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-        return lambda _, args, values: apply(stage, values, layer, latest[0])
+        def edited(_: nn.Module, args: Any, values: Tensor) -> Tensor:
+            if threading.get_ident() != thread:
+                return values
+            return apply(stage, values, layer, latest[0])
+
+        return edited
 
     yield module.call.register_forward_hook(called)
     for stage in ("scores", "weights", "mixed"):
@@ -66,46 +75,113 @@ def _tap_hooks(module: MultiHeadAttention, layer: int, apply: Apply, wants: Want
             yield getattr(module, stage).register_forward_hook(edit(stage))
 
 
+@dataclass(eq=False)
+class _Seat:
+    """The place of one part of a model of transformers, and the edits there, outer ones first."""
+
+    model: nn.Module
+    part: str
+    edits: list[tuple[Apply, Wants]]
+
+    def wants(self, layer: int, *stages: str) -> bool:
+        return any(wants(stage, layer) for _, wants in self.edits for stage in stages)
+
+    def apply(self, stage: str, values: Tensor, layer: int, call: Call) -> Tensor:
+        for apply, _ in self.edits:
+            values = apply(stage, values, layer, call)
+        return values
+
+    def attend(self, layer: int, call: Call, run: Callable[[], Tensor]) -> Tensor:
+        """The edited mixed values, (B, H, T, d); `run` gives the model's own."""
+        if self.wants(layer, "scores", "weights"):
+            observed = replace(
+                call,
+                observe_scores=lambda x: self.apply("scores", x, layer, call),
+                observe_weights=lambda x: self.apply("weights", x, layer, call),
+            )
+            tensors = rows.tensors_of(observed)
+            mixed = rows.row_output(observed, tensors, observed.rectangle()).to(call.value.dtype)
+        else:
+            mixed = run()
+        return self.apply("mixed", mixed, layer, call)
+
+
+_taken = threading.local()
+
+
 @contextmanager
 def _interface(model: Any, apply: Apply, wants: Wants, part: str) -> Iterator[None]:
-    from regard.inspection.capture import interface
+    """Edits of a model of transformers; one within another is applied after it, in its seat."""
+    taken: list[_Seat] = _taken.__dict__.setdefault("seats", [])
+    for seat in taken:
+        if seat.model is model and seat.part == part:
+            seat.edits.append((apply, wants))
+            try:
+                yield
+            finally:
+                seat.edits.pop()
+            return
+    seat = _Seat(model, part, [(apply, wants)])
+    taken.append(seat)
+    try:
+        with _seated(seat):
+            yield
+    finally:
+        taken.remove(seat)
 
+
+@contextmanager
+def _seated(seat: _Seat) -> Iterator[None]:
+    from regard.inspection.capture import bloom, interface, mpnet
+
+    model: Any = seat.model
     names = {id(module): name for name, module in model.named_modules()}
     pairs = bool(getattr(model.config, "is_encoder_decoder", False))
     watch = interface.Watch(names, pairs)
     counted: dict[str, int] = {}
+    thread = threading.get_ident()
 
     def restart(module: nn.Module, args: Any) -> None:
+        if threading.get_ident() != thread:
+            return
         parts = {"encoder": ["encoder"], "decoder": ["decoder", "cross"]}
         kind = next((kind for kind, stack in stacks.items() if stack is module), "")
         for one in parts.get(kind, list(counted)):
             counted.pop(one, None)
 
+    def place(module: nn.Module) -> tuple[str, int]:
+        kind = watch.kind(names[id(module)])
+        layer = counted[kind] = counted.get(kind, -1) + 1
+        return kind, layer
+
     def wrap(module: nn.Module, run: Callable[..., Any]) -> Callable[..., Any]:
         if id(module) not in names:
             return run
-        kind = watch.kind(names[id(module)])
-        layer = counted[kind] = counted.get(kind, -1) + 1
-        if kind != part:
+        kind, layer = place(module)
+        if kind != seat.part:
             return run
 
         def edited(_: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any = None, **settings):
+            interface.require_readable(names[id(module)], mask)
             call = _call_of(module, q, k, v, mask, settings)
-            if wants("scores", layer) or wants("weights", layer):
-                call = replace(
-                    call,
-                    observe_scores=lambda x: apply("scores", x, layer, call),
-                    observe_weights=lambda x: apply("weights", x, layer, call),
-                )
-                mixed = rows.row_output(call, rows.tensors_of(call), call.rectangle())
-                result = mixed.to(v.dtype).transpose(1, 2), None
-            else:
-                result = run(module, q, k, v, mask, **settings)
+            others: tuple[Any, ...] = (None,)
+
+            def own() -> Tensor:
+                nonlocal others
+                output, *rest = run(module, q, k, v, mask, **settings)
+                others = tuple(rest)
+                return output.transpose(1, 2)
+
             # The interface gives (B, T, H, d).
-            output = apply("mixed", result[0].transpose(1, 2), layer, call)
-            return output.transpose(1, 2).contiguous(), *result[1:]
+            output = seat.attend(layer, call, own)
+            return output.transpose(1, 2).contiguous(), *others
 
         return edited
+
+    def attended(module: nn.Module, passed: Passed) -> Tensor:
+        settings = {"scaling": passed.scale, "position_bias": passed.bias, "is_causal": False}
+        call = _call_of(module, passed.q, passed.k, passed.v, passed.mask, settings)
+        return seat.attend(place(module)[1], call, lambda: passed.mixed)
 
     stacks = {}
     for kind in ("encoder", "decoder") if pairs else ():
@@ -114,6 +190,9 @@ def _interface(model: Any, apply: Apply, wants: Wants, part: str) -> Iterator[No
         stack.enter_context(interface.around(model, wrap))
         for module in (model, *stacks.values()):
             stack.callback(module.register_forward_pre_hook(restart).remove)
+        for family in (bloom, mpnet):
+            for hook in family.hooks(model, attended, lambda: threading.get_ident() == thread):
+                stack.callback(hook.remove)
         yield
 
 
