@@ -50,6 +50,15 @@ def test_options(options, error, message):
         attend(x(), x(), x(), **options)
 
 
+def test_unsigned_positions_do_not_wrap_around():
+    q, run = x(), torch.arange(T)
+    found = [
+        attend(q, q, q, mask=masks.Causal(), query_positions=p.flip(0), key_positions=p)
+        for p in (run, run.to(torch.uint8))
+    ]
+    assert torch.equal(*found)
+
+
 def test_positions_in_order_are_recognized():
     assert make_call(x(), x(), x()).in_order
     run = torch.arange(3, 3 + T)

@@ -174,6 +174,41 @@ def test_encodings_on_every_path_give_the_same_gradients(name, path, monkeypatch
         assert found.any()
 
 
+@pytest.mark.parametrize("name", ["shaw", "fire", "cope"])
+def test_gradients_reach_parameters_that_are_lent(name, monkeypatch):
+    # functional_call puts other tensors in the parameters' places, for the forward pass alone.
+    monkeypatch.setattr("regard.attention.paths.blockwise.BLOCK_BYTES", 2000)
+    results = []
+    for path in ("reference", "blockwise"):
+        made = layer(position=encoding(name), path=path)
+        lent = {n: (p.detach() + 1).requires_grad_() for n, p in made.named_parameters()}
+        output = torch.func.functional_call(made, lent, (tokens(),))
+        results.append(torch.autograd.grad(output.sin().sum(), list(lent.values())))
+    for expected, found in zip(*results, strict=True):
+        close(found, expected)
+        assert found.any()
+
+
+def test_gradients_reach_what_a_parametrization_is_made_of(monkeypatch):
+    monkeypatch.setattr("regard.attention.paths.blockwise.BLOCK_BYTES", 2000)
+    results = []
+    for path in ("reference", "blockwise"):
+        made = layer(position=encoding("shaw"), path=path)
+        nn.utils.parametrize.register_parametrization(made.position, "vectors", nn.Tanh())
+        output = made(tokens())
+        results.append(torch.autograd.grad(output.sin().sum(), list(made.parameters())))
+    for expected, found in zip(*results, strict=True):
+        close(found, expected)
+        assert found.any()
+
+
+def test_no_text_at_all():
+    for name in ("alibi", "t5", "fire"):
+        made = layer(position=encoding(name))
+        nowhere = torch.zeros(0, T, dtype=torch.long)
+        assert made(tokens(batch=0), query_positions=nowhere).shape == (0, T, D)
+
+
 def test_an_encoding_that_is_added_is_refused():
     with pytest.raises(
         OptionError, match=r"Sinusoidal is added to the embedding.*x = position\(x\)"

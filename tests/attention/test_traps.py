@@ -132,6 +132,16 @@ def test_minus_infinity_in_a_bias_hides_and_a_whole_row_of_it_is_zeros():
         close(found, attend(q, k, v, mask=hidden == 0, path="reference"))
 
 
+def test_a_nan_in_a_bias_is_seen():
+    q, k, v = qkv()
+    bias = torch.zeros(5, 5, dtype=torch.float64)
+    bias[2, 3] = torch.nan
+    for path in PATHS:
+        found = attend(q, k, v, bias=bias, path=path)
+        assert found[:, :, 2].isnan().all()
+        assert found[:, :, [0, 1, 3, 4]].isfinite().all()
+
+
 @pytest.mark.parametrize("tokens", [1, 63, 64, 65, 127])
 def test_lengths_that_are_no_multiple_of_a_block(tokens):
     from regard.attention.paths.blockwise import run_in_blocks

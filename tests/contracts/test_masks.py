@@ -149,6 +149,12 @@ def test_dense_shows_every_sequence():
     assert masks.Causal().dense(at, at).shape == (1, 1, 7, 7)
 
 
+def test_documents_of_no_tokens():
+    none = torch.zeros(0, dtype=torch.long)
+    assert masks.Documents(none).dense(none, none).shape == (1, 1, 0, 0)
+    assert masks.Documents(none.expand(2, 0)).dense(none, none).shape == (2, 1, 0, 0)
+
+
 def test_from_torch_and_from_lengths():
     assert torch.equal(masks.Padding.from_torch(~REAL).real, REAL)
     found = masks.Padding.from_lengths(torch.tensor([4, 0, 7]), 7).real

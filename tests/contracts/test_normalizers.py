@@ -105,6 +105,27 @@ def test_what_is_masked_may_be_anything(variant):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("variant", SIMPLEX)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_key_may_be_as_far_below_as_numbers_reach(variant, dtype):
+    scores = some_scores().to(dtype)
+    low = scores.index_fill(-1, torch.tensor([2]), torch.finfo(dtype).min / 8).requires_grad_()
+    weights = make(variant).to(dtype)(low)
+    (gradient,) = torch.autograd.grad(weights.sin().sum(), low)
+    assert gradient.isfinite().all()
+    if variant != "softmax with softcap":
+        assert not weights[..., 2].any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+
+
+def test_sigmoid_counts_keys_as_precisely_as_scores_are():
+    scores = some_scores()
+    allowed = torch.arange(scores.shape[-1]) < 3
+    expected = 1 / (1 + 3 * (-scores[..., :3]).exp())
+    found = make("sigmoid")(scores, allowed.expand(1, 1, *scores.shape[-2:]))[..., :3]
+    torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_row_without_keys_is_zeros_with_zero_gradients(variant):
     normalizer, scores = make(variant), some_scores().requires_grad_()

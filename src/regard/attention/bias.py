@@ -181,7 +181,7 @@ class DenseBias(Bias):
 
     def allows(self, rectangle: Rectangle) -> Tensor | None:
         """Where the cut does not forbid."""
-        return self._cut(rectangle) > self._forbidding
+        return ~(self._cut(rectangle) <= self._forbidding)  # a nan forbids nothing and is seen
 
     def check(self, batch: int, heads: int, q_tokens: int, k_tokens: int) -> None:
         """Each axis is 1 or the call's."""

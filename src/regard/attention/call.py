@@ -115,7 +115,7 @@ def make_call(
     k_positions = _positions("key_positions", key_positions, batch, k_tokens, query.device)
     in_order = q_tokens == k_tokens and (not any(given) or _same_run(q_positions, k_positions))
     for one in biases:
-        if isinstance(one, RelativeBias) and q_tokens and k_tokens:
+        if isinstance(one, RelativeBias) and batch and q_tokens and k_tokens:
             _check_offsets(one, q_positions, k_positions, any(given))
     dropped = dropout if training else 0.0
     return Call(
@@ -164,6 +164,7 @@ def _positions(
         return torch.arange(tokens, device=device)[None]
     if positions.dtype.is_floating_point or positions.dtype == torch.bool:
         raise OptionError(f"{name} must be integers, but they are {positions.dtype}")
+    positions = positions.long()  # differences of unsigned numbers would wrap around
     if positions.ndim == 1:
         positions = positions[None]
     if positions.ndim != 2 or positions.shape[0] not in (1, batch) or positions.shape[1] != tokens:

@@ -37,13 +37,14 @@ class RowRule:
 
     Called with query rows (batch, heads, q_tokens, head_width), keys (batch, kv_heads, k_tokens,
     head_width) and the positions of both, it gives (batch or 1, heads, q_tokens, k_tokens).
-    `parameters_used` are the tensors, apart from queries and keys, that it has gradients for;
+    `parameters_used` are the tensors, apart from queries and keys, that it has gradients for, and
+    `function` takes them last: whoever calls again later computes with the same ones.
     `pair_width` is how many numbers it holds at a time for a query and a key of one head.
     A rule of `whole_rows` counts keys: it must see all of them at once, and `allowed`, True where a
     query may attend, broadcastable to the result.
     """
 
-    function: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+    function: Callable[..., Tensor]
     parameters_used: tuple[Tensor, ...]
     pair_width: int
     whole_rows: bool = False
@@ -63,6 +64,7 @@ class RowRule:
             token_positions(query_positions, batch, q_tokens, query_rows.device),
             token_positions(key_positions, batch, keys.shape[2], keys.device),
             allowed,
+            *self.parameters_used,
         )
 
 

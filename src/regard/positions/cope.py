@@ -52,6 +52,7 @@ class Cope(Encoding):
         query_positions: Tensor,
         key_positions: Tensor,
         allowed: Tensor | None,
+        vectors: Tensor,
     ) -> Tensor:
         heads, kv_heads = query_rows.shape[1], keys.shape[1]
         scale = math.sqrt(query_rows.shape[-1])
@@ -68,10 +69,10 @@ class Cope(Encoding):
         sums = gates.gather(-1, order).flip(-1).cumsum(-1).flip(-1)
         position = torch.zeros_like(sums).scatter(-1, order, sums)
 
-        last = self.vectors.shape[0] - 1
+        last = vectors.shape[0] - 1
         position = position.clamp(max=last)
         below = position.detach().floor().long().clamp(max=last - 1)
         # (batch, heads, q_tokens, max_position + 1): each query with each vector, once
-        met = (query_rows @ self.vectors.to(query_rows.dtype).T).to(dtype) / scale
+        met = (query_rows @ vectors.to(query_rows.dtype).T).to(dtype) / scale
         share = position - below
         return met.gather(-1, below) * (1 - share) + met.gather(-1, below + 1) * share

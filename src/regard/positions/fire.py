@@ -45,8 +45,10 @@ class Fire(Encoding):
         self, query_positions: Shaped[Tensor, "..."], key_positions: Shaped[Tensor, "..."]
     ) -> RowRule:
         """The rule that gives (batch or 1, heads, q_tokens, k_tokens)."""
-        hidden, heads = self.into_hidden.out_features, self.into_heads.out_features
-        return RowRule(self._rows, tuple(self.parameters()), pair_width=2 + -(-3 * hidden // heads))
+        first, second = self.into_hidden, self.into_heads
+        layers = (first.weight, first.bias, second.weight, second.bias)
+        pair_width = 2 + -(-3 * first.out_features // second.out_features)
+        return RowRule(self._rows, (self.c, self.threshold_scale, *layers), pair_width)
 
     def _rows(
         self,
@@ -55,16 +57,19 @@ class Fire(Encoding):
         query_positions: Tensor,
         key_positions: Tensor,
         allowed: Tensor | None,
+        c: Tensor,
+        threshold_scale: Tensor,
+        *layers: Tensor,
     ) -> Tensor:
-        dtype = torch.promote_types(self.c.dtype, torch.float32)
-        c = self.c.abs().to(dtype)
-        threshold = self.threshold_scale.abs().to(dtype) * self.threshold
+        dtype = torch.promote_types(c.dtype, torch.float32)
+        c = c.abs().to(dtype)
+        threshold = threshold_scale.abs().to(dtype) * self.threshold
         q, k = query_positions[:, :, None], key_positions[:, None, :]
         distance = torch.log1p(c * (q - k).abs())
         # A query before position 0 is padding; c = 0 would make this 0 / 0.
         reach = torch.log1p(c * torch.maximum(q.to(dtype), threshold)) + 1e-6
         share = (distance / reach)[..., None]
-        first, second = self.into_hidden, self.into_heads
-        hidden = torch.relu(share * first.weight[:, 0].to(dtype) + first.bias.to(dtype))
-        scores = nn.functional.linear(hidden, second.weight.to(dtype), second.bias.to(dtype))
+        weight, bias, out_weight, out_bias = (layer.to(dtype) for layer in layers)
+        hidden = torch.relu(share * weight[:, 0] + bias)
+        scores = nn.functional.linear(hidden, out_weight, out_bias)
         return scores.permute(0, 3, 1, 2)

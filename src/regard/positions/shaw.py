@@ -49,9 +49,10 @@ class Shaw(Encoding):
         query_positions: Tensor,
         key_positions: Tensor,
         allowed: Tensor | None,
+        vectors: Tensor,
     ) -> Tensor:
         # (batch, heads, q_tokens, 2 · max_distance + 1): each query with each vector, once
-        met = query_rows @ self.vectors.to(query_rows.dtype).T / math.sqrt(query_rows.shape[-1])
+        met = query_rows @ vectors.to(query_rows.dtype).T / math.sqrt(query_rows.shape[-1])
         offset = key_positions[:, None, :] - query_positions[:, :, None]
         row = offset.clamp(-self.max_distance, self.max_distance) + self.max_distance
         return met.gather(-1, row[:, None].expand(*met.shape[:3], -1))

@@ -37,7 +37,7 @@ class Documents(Mask):
                 "Documents takes (tokens,) or (batch, tokens), "
                 f"but got shape {tuple(documents.shape)}"
             )
-        return documents.reshape(-1, documents.shape[-1])
+        return documents if documents.ndim == 2 else documents[None]
 
     def allows(self, rectangle: Rectangle) -> Bool[Tensor, "_ _ _ _"]:
         """Pairs of one document."""

@@ -52,14 +52,15 @@ def allowed_count(scores: Tensor, allowed: Tensor | None) -> Tensor | int:
 
 
 def shift(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """Scores less their row's largest, and −2 where not allowed.
+    """Scores less their row's largest, but −2 at least, and −2 where not allowed.
 
     Adding one number to a whole row changes no weight of a normalizer on the simplex. The threshold
-    of sparsemax and 1.5-entmax then lies between −1 and 0, so that −2 weighs nothing.
+    of sparsemax and 1.5-entmax then lies between −1 and 0, so that −2 weighs nothing; of much lower
+    numbers the squares would overflow.
     """
     scores = widen(scores)
     if allowed is None:
-        return scores - scores.detach().amax(-1, keepdim=True)
+        return (scores - scores.detach().amax(-1, keepdim=True)).clamp(min=-2)
     lowest = torch.finfo(scores.dtype).min
     largest = scores.detach().masked_fill(~allowed, lowest).amax(-1, keepdim=True)
-    return (scores - largest).masked_fill(~allowed, -2)
+    return (scores - largest).clamp(min=-2).masked_fill(~allowed, -2)

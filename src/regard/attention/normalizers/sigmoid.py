@@ -30,7 +30,8 @@ class Sigmoid(Normalizer):
         scores = widen(scores)
         if self.by_length:
             count = allowed_count(scores, allowed)
-            scores = scores - (count.log() if isinstance(count, Tensor) else math.log(count))
+            counted = isinstance(count, Tensor)
+            scores = scores - (count.to(scores.dtype).log() if counted else math.log(count))
         weights = scores.sigmoid()
         return weights if allowed is None else weights.masked_fill(~allowed, 0)
 
