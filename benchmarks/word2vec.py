@@ -9,7 +9,8 @@ CORPUS.txt holds one paragraph a line, words between blanks. Printed are
   fastText's is the time of two epochs less that of one (``pip install fasttext-numpy2-wheel``).
   fastText keeps words by another formula at the same threshold and has no mode of its own for
   negatives of a pair: it always draws them so. A run that it breaks off is told of and left out.
-- end: seconds from the text file to the vectors, five epochs, skip-gram, and peak memory.
+- end: seconds from the text file to the vectors, five epochs, skip-gram, and the peak memory of the
+  process, which does nothing else. regard's kernel was compiled before, and is loaded within.
 - quality: WordSim-353 and SimLex-999 (Spearman) and the share of analogies solved, at equal epochs,
   size 100, one thread; the mean over seeds. The sets are those that come with gensim. With several
   threads gensim's learning rate falls more slowly within an epoch (each thread takes its own words
@@ -54,8 +55,9 @@ def regard_run(task):
     with tempfile.TemporaryDirectory() as folder:
         source = task["file"]
         settings = Word2Vec(**task["settings"])
-        warm = [["a", "b"] * 10] * 2
-        Word2Vec(**{**task["settings"], "min_count": 1, "epochs": 1}).fit(warm, progress=False)
+        if task["what"] != "end":
+            warm = [["a", "b"] * 10] * 2
+            Word2Vec(**{**task["settings"], "min_count": 1, "epochs": 1}).fit(warm, progress=False)
         started = time.perf_counter()
         if task["what"] == "speed":
             source = EncodedCorpus.build(source, folder, min_count=5, specials=())
@@ -232,7 +234,11 @@ def speed(arguments, file, words, peers):
 
 def end_to_end(arguments, file, words, peers):
     epochs = arguments.epochs
-    print(f"\nend to end: {words:,} words, skip-gram, size 100, {epochs} epochs")
+    print(f"\nend to end: {words:,} words, skip-gram, size 100, {epochs} epochs", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        few = Path(folder) / "few.txt"
+        first_words(file, 10_000, few)
+        measure("regard", "speed", few, 0, size=100, threads=1, seed=1, window=5, epochs=1)
     for threads in arguments.threads:
         runs = {who: [] for who in peers}
         for seed in range(arguments.repeats):
@@ -255,6 +261,8 @@ def quality(arguments, file, words):
     print(f"\nquality: {words:,} words, size 100, {epochs} epochs, {seeds} seeds")
     print(f"{'':34}{'peer':>8}{'WordSim':>9}{'SimLex':>9}{'analogies':>10}{'mean':>8}", flush=True)
     known = {}  # gensim has no shared negatives: two cases are one to it
+    if arguments.results and arguments.results.exists():
+        known |= dict(map(json.loads, arguments.results.read_text().splitlines()))
     for name, case in CASES.items():
         for who in ("regard", "gensim"):
             settings = {"size": 100, "window": 5, "epochs": epochs, "min_count": 5, **case}
@@ -263,10 +271,14 @@ def quality(arguments, file, words):
                 settings.pop("shared_negatives", None)
             scores = []
             for seed in range(1, seeds + 1):
-                key = json.dumps([who, settings, seed])
+                key = json.dumps([who, words, dict(sorted(settings.items())), seed])
                 if key not in known:
-                    known[key] = measure(who, "quality", file, words, **settings, seed=seed)
-                scores.append(known[key]["scores"])
+                    done = measure(who, "quality", file, words, **settings, seed=seed)
+                    known[key] = done["scores"]
+                    if arguments.results:
+                        with arguments.results.open("a") as results:
+                            results.write(json.dumps([key, known[key]]) + "\n")
+                scores.append(known[key])
                 row = "".join(
                     f"{score:{width}.4f}"
                     for score, width in zip(scores[-1], (9, 9, 10), strict=True)
@@ -296,6 +308,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--results", type=Path, help="keeps each score of quality, to go on from")
     parser.add_argument("--peers", default="regard,gensim,fasttext", help="regard must be in it")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

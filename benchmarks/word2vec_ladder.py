@@ -2,8 +2,9 @@
 
     python benchmarks/word2vec_ladder.py CORPUS.txt [--quick] [--words 1000000] [--sizes 100,300]
 
-CORPUS.txt holds one paragraph a line, words between blanks. All on one thread, words per second of
-training alone, by processor time; rungs take turns and the middle of ``--repeats`` counts.
+CORPUS.txt holds one paragraph a line, words between blanks. The tables are those of all its words,
+trained on are the first ``--words``. All on one thread, words per second of training alone, by
+processor time; rungs take turns and the middle of ``--repeats`` counts.
 
 The ladder, for every mode:
 
@@ -32,6 +33,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +53,6 @@ GENSIM = {
 }
 FAST = {"error_model": "numpy", "fastmath": True}
 FEW = 256
-PIECE = 4096  # words of a line that the kernel takes at once
 
 
 def plain_loop(**options):
@@ -171,13 +172,15 @@ def kernel_without_asking():
 class Text:
     """The corpus as ids, and the arrays that the kernels take."""
 
-    def __init__(self, corpus):
-        from regard.vectors.kernels.state import Corpus, Noise, Tree
+    def __init__(self, corpus, words):
+        from regard.vectors.kernels.state import PIECE, Corpus, Noise, Tree
         from regard.vectors.sampling import alias_table, huffman_tree, keep_thresholds
 
         counts = np.asarray(corpus.vocabulary.counts)
         self.counts = counts
-        self.words = len(corpus.ids)
+        self.tokens = corpus.vocabulary.tokens
+        lines = np.searchsorted(corpus.offsets, words)
+        self.words = int(corpus.offsets[min(lines, len(corpus))])
         self.corpus = Corpus(
             *map(
                 constant,
@@ -189,7 +192,8 @@ class Text:
                 ),
             )
         )
-        assert np.diff(self.corpus.offsets).max() <= PIECE, "lines of one piece only"
+        trained = self.corpus.offsets[self.corpus.offsets <= self.words]
+        assert np.diff(trained).max() <= PIECE, "lines of one piece only"
         self.noise, self.few_noise = Noise(alias_table(counts)), Noise(alias_table(np.ones(FEW)))
         self.tree = Tree(*huffman_tree(counts))
         few = constant(self.corpus.ids % FEW)
@@ -259,14 +263,10 @@ def run_gensim(file, mode, size, text):
 
     alpha = 0.05 if mode == "cbow" else 0.025
     model = Word2Vec(vector_size=size, workers=1, min_count=5, alpha=alpha, **GENSIM[mode])
-    model.build_vocab(corpus_file=str(file))
+    model.build_vocab_from_freq(dict(zip(text.tokens, text.counts.tolist(), strict=True)))
+    lines = int(np.searchsorted(text.corpus.offsets, text.words))
     started = time.process_time()
-    model.train(
-        corpus_file=str(file),
-        total_words=model.corpus_total_words,
-        total_examples=model.corpus_count,
-        epochs=1,
-    )
+    model.train(corpus_file=str(file), total_words=text.words, total_examples=lines, epochs=1)
     return time.process_time() - started
 
 
@@ -326,17 +326,15 @@ def main():
     kernels = (kernel_without_asking(), train_words)
     loops = (plain_loop(), plain_loop(**FAST))
     with tempfile.TemporaryDirectory() as folder:
-        file, taken = Path(folder) / "part.txt", 0
-        with arguments.corpus.open(encoding="utf-8") as source, file.open("w") as part:
-            for line in source:
-                part.write(line)
-                taken += len(line.split())
-                if taken >= arguments.words:
-                    break
-        corpus = EncodedCorpus.build(file, Path(folder) / "ids", min_count=5, specials=())
-        text = Text(corpus)
+        corpus = EncodedCorpus.build(
+            arguments.corpus, Path(folder) / "ids", min_count=5, specials=()
+        )
+        text, file = Text(corpus, arguments.words), Path(folder) / "part.txt"
+        with file.open("w", encoding="utf-8") as part:
+            for begin, end in pairwise(corpus.offsets[corpus.offsets <= text.words]):
+                part.write(" ".join(text.tokens[i] for i in corpus.ids[begin:end]) + "\n")
         print(
-            f"{text.words:,} words, {len(text.counts):,} different, window 5, 5 negatives; one "
+            f"{text.words:,} words, tables of {len(text.counts):,}, window 5, 5 negatives; one "
             f"thread; words/s by processor time, middle of {arguments.repeats}"
         )
         for size in arguments.sizes:
