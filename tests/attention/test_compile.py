@@ -60,6 +60,28 @@ print("equal")
 """
 
 
+NAMES = """
+import torch
+from regard.attention import attend, masks
+
+x = torch.randn(1, 2, 5, 4)
+for score in ("scaled_dot", "dot"):
+    for normalizer in ("softmax", "sparsemax"):
+
+        def mix(x, score=score, normalizer=normalizer):
+            return attend(x, x, x, score=score, normalizer=normalizer, mask=masks.Causal())
+
+        compiled = torch.compile(mix, backend="aot_eager", fullgraph=normalizer == "softmax")
+        found = compiled(x)  # nothing has been called by name before it is compiled
+        torch.testing.assert_close(found, mix(x), rtol=1e-5, atol=1e-6)
+try:
+    torch.compile(lambda x: attend(x, x, x, score="additive"), backend="aot_eager")(x)
+except ValueError as error:
+    assert "has parameters to learn" in str(error), error
+print("equal")
+"""
+
+
 def run(program, **environment):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
@@ -68,6 +90,11 @@ def run(program, **environment):
         env=os.environ | environment,
     )
     assert done.stdout == "equal\n", done.stderr
+
+
+@pytest.mark.slow
+def test_names_in_a_compiled_function_that_nothing_called_before():
+    run(NAMES)
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def test_scores(case):
     with Threads() as threads:
         AdditiveScores(query, key, weight).fill(threads, found, where)
     tanh, w = truth_of(query, key, weight)
-    truth = (tanh * w).sum(-1)[where.batch, :, where.rows, where.cols]
+    truth = (tanh * w).sum(-1)[where.batch, :, where.rows, where.cols].flip(2)
     # A weight's share below 1e-9 is taken for 1e-9. Each term is rounded a few times, and a + b in
     # float32 is off by as much as a rounding of the larger of both.
     size = float(weight.abs().max())
@@ -76,7 +76,7 @@ def test_gradients(case):
             for cols in ((0, half_keys), (half_keys, keys)):
                 if rows[0] < rows[1] and cols[0] < cols[1]:
                     where = rectangle((0, batch), rows, cols)
-                    part = upstream[:, :, where.rows, where.cols].contiguous()
+                    part = upstream[:, :, where.rows, where.cols].flip(2)
                     scores.absorb(threads, part, where)
     found = scores.gradients()
     tanh, w = truth_of(query, key, weight)

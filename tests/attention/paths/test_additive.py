@@ -103,13 +103,20 @@ def assert_as_good_as_plain(path, score, case):
     """At most four times what plain float32 loses, and the roundings of sums in another order.
 
     A gradient is a sum over tokens of terms of both signs, about as large as the largest gradient
-    that is left of them; roundings of n terms add up like √n of them.
+    that is left of them; roundings of n terms add up like √n of them. Each term has a factor
+    upstream · (value − output), the difference of two sums that rounding sets apart even where they
+    are equal, and a factor from the other side's features.
     """
     truth = results("reference", score, case, torch.float64)
     plain = results("reference", score, case, torch.float32)
     found = results(path, score, case, torch.float32)
     tokens = max(case["query"].shape[2], case["key"].shape[2])
     largest = max(float(true.abs().max()) for true in truth.values())
+    upstream, value, query, key = (
+        case[name].detach().abs() for name in ("upstream", "value", "query", "key")
+    )
+    differing = float((upstream.amax((0, 1, 2)) * value.amax((0, 1, 2))).sum())
+    largest = max(largest, differing * float(max(query.max(), key.max())))
     for name, true in truth.items():
         assert bool(found[name].isfinite().all()), name
         lost = float((plain[name] - true).abs().max())

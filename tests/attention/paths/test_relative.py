@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from regard.attention import attend, masks, paths, scores
 from regard.attention.bias import RelativeBias
 from regard.attention.call import make_call
+from regard.errors import OptionError, RegardError
 from regard.positions import create
 
 from .test_additive import assert_as_good_as_plain, calls, peak_over_inputs
@@ -55,6 +56,50 @@ def test_zero_table_is_plain_attention():
     zero = RelativeBias(torch.zeros(4, 399), -199)
     found = attend(q, k, v, bias=zero, path="relative")
     torch.testing.assert_close(found, attend(q, k, v, path="sdpa"), rtol=1e-5, atol=1e-6)
+
+
+def test_consecutive_positions_of_any_start_by_sequence():
+    torch.manual_seed(3)
+    q, k, v = torch.randn(3, 2, 40, 5), torch.randn(3, 2, 70, 5), torch.randn(3, 2, 70, 7)
+    first = torch.tensor([[30], [4], [17]])
+    options = {
+        "mask": masks.Causal(),
+        "query_positions": first + torch.arange(40),
+        "key_positions": torch.arange(70),
+    }
+    found = []
+    for path, dtype in (("relative", torch.float32), ("reference", torch.float64)):
+        leaves = [
+            x.to(dtype).requires_grad_() for x in (q, k, v, torch.linspace(-1, 1, 280).view(2, 140))
+        ]
+        output = attend(*leaves[:3], bias=RelativeBias(leaves[3], -69), path=path, **options)
+        found.append([output.detach(), *torch.autograd.grad(output.square().sum(), leaves)])
+    for fast, truth in zip(*found, strict=True):
+        # Sums over 3 · 40 · 70 pairs of terms of size 1, the roundings of which add up like √n.
+        assert (fast - truth).abs().max() <= 1e-5 * max(1.0, float(truth.abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("side", "positions"),
+    [
+        ("query", (torch.tensor([0, 2, 1]), torch.arange(3))),
+        ("key", (torch.arange(3), torch.tensor([0, 2, 3]))),
+    ],
+)
+def test_a_table_needs_consecutive_positions(side, positions):
+    x = torch.zeros(1, 1, 3, 2)
+    options = {"query_positions": positions[0], "key_positions": positions[1]}
+    table = RelativeBias(torch.zeros(1, 21), -10)
+    with pytest.raises(OptionError, match=f"{side} positions are not consecutive"):
+        attend(x, x, x, bias=table, path="relative", **options)
+    assert attend(x, x, x, bias=table, **options).shape == x.shape
+
+
+def test_second_derivatives_raise():
+    x = torch.randn(1, 1, 3, 2, requires_grad=True)
+    output = attend(x, x, x, path="relative")
+    with pytest.raises(RegardError, match=r"gradients of first order only.*path=\"reference\""):
+        torch.autograd.grad(output.sum(), x, create_graph=True)
 
 
 @pytest.mark.parametrize(

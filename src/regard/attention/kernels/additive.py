@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.compiled import vectorized, vectorized_finite
-from regard.attention.kernels.softmax import ROWS_A_TASK, exponential, tasks, total_of
+from regard.attention.kernels.exponential import exponential, total_of
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 
 TILE = 1024
 """Keys of a tile, for which one form, the fast or the exact, is chosen."""
 
-# Dimensions that one task of the backward pass takes, of one tile.
-_WIDTH_A_TASK = 16
+# What one task takes: rows of a batch and head forward, dimensions of a tile backward.
+_ROWS_A_TASK, _WIDTH_A_TASK = 16, 16
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 # A weight below this share of the largest counts as this much: far below float32's resolution.
@@ -40,7 +40,7 @@ def _exact_r(a, b, r, powers):
     """``r = 1 / (1 + exp(2(a + b)))`` for one a and many b, whatever their size."""
     for j in range(b.size):
         r[j] = -_TWO * abs(a + b[j])
-    exponential(r, _ZERO, powers)
+    exponential(r, powers)
     for j in range(b.size):
         r[j] = (_ONE if a + b[j] < _ZERO else r[j]) / (_ONE + r[j])
 
@@ -88,7 +88,7 @@ def score_rows(
     `total`, `scale`: (heads,), the score is total − scale·Σ. `exact`: (batch, heads, tiles).
     """
     _, heads, rows, keys = scores.shape
-    tasks_a_head = (rows + ROWS_A_TASK - 1) // ROWS_A_TASK
+    tasks_a_head = (rows + _ROWS_A_TASK - 1) // _ROWS_A_TASK
     r, powers = np.empty(TILE, np.float32), np.empty(TILE, np.int32)
     for task in range(begin, end):
         unit, part = task // tasks_a_head, task % tasks_a_head
@@ -96,7 +96,7 @@ def score_rows(
         w = inverse_weight[h]
         for tile in range(exact.shape[2]):
             low, high = tile * TILE, min(keys, (tile + 1) * TILE)
-            for i in range(part * ROWS_A_TASK, min(rows, (part + 1) * ROWS_A_TASK)):
+            for i in range(part * _ROWS_A_TASK, min(rows, (part + 1) * _ROWS_A_TASK)):
                 row = scores[n, h, i, low:high]
                 if exact[n, h, tile]:
                     _exact_scores(row, a[n, h, i], b[first_batch + n, h], w, first + low, r, powers)
@@ -210,7 +210,6 @@ class AdditiveScores:
     """
 
     def __init__(self, query: Tensor, key: Tensor, weight: Tensor):
-        query, key, weight = query.detach(), key.detach(), weight.detach()
         self.weight = weight
         odd = -query.shape[-1] % 4
         query, key, weight = (torch.nn.functional.pad(x, (0, odd)) for x in (query, key, weight))
@@ -245,14 +244,18 @@ class AdditiveScores:
         )
         return self._leaves_range(a, b_peaks)
 
+    def tile(self) -> tuple[int, int]:
+        """Large, for the threads that compute it are others than those that go on with it."""
+        return 2**21, 2 * TILE
+
     def fill(self, threads: Threads, scores: Tensor, rectangle: Rectangle) -> None:
-        """Write the rectangle's scores, (batch, heads, rows, keys)."""
-        a = self.a[rectangle.batch, :, rectangle.rows].contiguous()
+        """Write the rectangle's scores, (batch, heads, rows backward, keys)."""
+        a = self.a[rectangle.batch, :, rectangle.rows].flip(2)
         exact = self._exact_tiles(a, rectangle)
         arrays = (scores, a, torch.exp(2 * a), self.b, self.B, self.inverse_weight, self.total)
         threads.share(
             score_rows,
-            tasks(scores),
+            scores.shape[0] * scores.shape[1] * -(-scores.shape[2] // _ROWS_A_TASK),
             *(each.numpy() for each in (*arrays, self.scale, exact)),
             rectangle.batch.start,
             rectangle.cols.start,
@@ -265,8 +268,8 @@ class AdditiveScores:
         self.w_slopes = torch.zeros(self.inverse_weight.shape, dtype=torch.float64)
 
     def absorb(self, threads: Threads, slopes: Tensor, rectangle: Rectangle) -> None:
-        """Add what the gradients `slopes` of the rectangle's scores give."""
-        a = self.a[rectangle.batch, :, rectangle.rows]
+        """Add what the gradients `slopes` of those scores give."""
+        a = self.a[rectangle.batch, :, rectangle.rows].flip(2)
         exact = self._exact_tiles(a, rectangle)
         a = a.transpose(2, 3).contiguous()
         a_slopes = torch.empty(*exact.shape, *a.shape[2:])
@@ -279,7 +282,7 @@ class AdditiveScores:
             rectangle.batch.start,
             rectangle.cols.start,
         )
-        self.a_slopes[rectangle.batch, :, rectangle.rows] += a_slopes.sum(2).transpose(2, 3)
+        self.a_slopes[rectangle.batch, :, rectangle.rows] += a_slopes.sum(2).transpose(2, 3).flip(2)
         self.w_slopes += w_slopes.double().sum((0, 2))
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,10 +1,18 @@
-"""The loop over blocks of rows: scores, bias table, mask, softmax, dropout, values; and back.
+"""The loop over tiles of rows and keys: scores, bias table, mask, softmax, values; and back.
 
-Only what is O(T) outlives a block: query, key, value, and two numbers a row.
-Backward makes the weights again from these.
+Only what is O(T) outlives a tile: query, key, value, output, and two numbers a row. Backward makes
+the weights again from these. After Dao et al., "FlashAttention" (2022), algorithms 1 and 4: forward
+keeps a running maximum and sum, so that keys come by the tile as well.
+
+All but the scores is PyTorch's own operations, on one team of threads with the matrix products:
+a second team would wait for a processor while the first one, done, still spins. Powers are of two,
+for PyTorch's are three times as fast as those of e.
+Rows of a tile run backward, so that a table over offsets is added as a view.
 """
 
+import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -14,30 +22,37 @@ from regard.attention import rows
 from regard.attention.bias import RelativeBias
 from regard.attention.call import Call
 from regard.attention.dropout import keep
-from regard.attention.kernels.softmax import ROWS_A_TASK, slope, tasks, weigh
+from regard.attention.kernels.scratch import scratch
+from regard.attention.kernels.table import Table
 from regard.attention.kernels.threads import Threads
 from regard.attention.masks import Rectangle
 from regard.errors import RegardError
 
-# A block has so many rows; fewer under a mask, where the block's keys are those of any of its rows;
-# fewer still if its scores were more numbers than the budget.
-_ROWS, _ROWS_UNDER_MASK, _FEWEST_ROWS, _BUDGET = 256, 128, 16, 2**21
+# A tile has so many rows; fewer under a mask, where its keys are those of any of its rows.
+_ROWS, _ROWS_UNDER_MASK, _FEWEST_KEYS = 256, 128, 128
+_LOG2_E = 1 / math.log(2)
+# A row's largest score until it has seen a key: finite, for no score minus infinity is a number.
+_NOTHING_YET = torch.finfo(torch.float32).min
 
 
 @runtime_checkable
 class Scores(Protocol):
-    """What makes the scores of a block, and takes their gradients."""
+    """What makes the scores of a tile, and takes their gradients."""
 
     def __init__(self, query: Tensor, key: Tensor, parameter: Tensor, /): ...
 
+    def tile(self) -> tuple[int, int]:
+        """How many scores a tile holds at most, all heads together, and how many keys."""
+        ...
+
     def fill(self, threads: Threads, scores: Tensor, rectangle: Rectangle) -> None:
-        """Write the rectangle's scores, (batch, heads, rows, keys)."""
+        """Write the rectangle's scores, (batch, heads, rows backward, keys)."""
 
     def start_gradients(self) -> None:
         """Make room for the gradients."""
 
     def absorb(self, threads: Threads, slopes: Tensor, rectangle: Rectangle) -> None:
-        """Add what the gradients `slopes` of the rectangle's scores give."""
+        """Add what the gradients `slopes` of those scores give."""
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Of query, key and the score's parameter."""
@@ -64,28 +79,38 @@ class Fused(torch.autograd.Function):
         parameter: Tensor,
         table: Tensor | None,
     ) -> Tensor:
-        """Block by block: fill, weigh, mix."""
+        """Tile by tile: scores, powers, mix; what a larger score makes smaller is scaled down."""
         value = value.detach().contiguous()
-        scores_of: Scores = kind(query, key, parameter)
+        scores_of: Scores = kind(query.detach(), key.detach(), parameter.detach())
         batch, heads, q_tokens, _ = call.sizes
         output = value.new_zeros(batch, heads, q_tokens, value.shape[-1])
-        # The rows' largest scores and sums of powers, to make the very same weights again.
-        statistics = value.new_zeros(2, batch, heads, q_tokens)
-        line, starts = _table_lines(call, table, lowest)
+        # By row: the largest score, in powers of two, and one over the sum of the powers.
+        statistics = value.new_zeros(2, batch, heads, q_tokens, 1)
+        lines = None if table is None else Table(call, table, lowest, _LOG2_E)
         with Threads() as threads:
-            for rectangle, (weights,) in _blocks(call, scratches=1):
-                scores_of.fill(threads, weights, rectangle)
-                sums = torch.empty(2, *weights.shape[:3])
-                _weigh(threads, call, rectangle, weights, sums, line, starts, known=False)
-                statistics[:, rectangle.batch, :, rectangle.rows] = sums
-                kept = _kept(call, rectangle)
-                if kept is not None:
-                    weights *= kept
-                mixed = torch.bmm(
-                    weights.flatten(0, 1), value[rectangle.batch].flatten(0, 1)[:, rectangle.cols]
-                )
-                output[rectangle.batch, :, rectangle.rows] = mixed.unflatten(0, (-1, heads))
-        ctx.save_for_backward(query, key, value, parameter, table, statistics)
+            for block in _blocks(call, scores_of):
+                part = block[0].batch, slice(None), block[0].rows
+                total = torch.zeros_like(statistics[0][part])
+                largest = torch.full_like(total, _NOTHING_YET)
+                mixed = output.new_zeros(output[part].shape)
+                for rectangle in block:
+                    powers = _room("powers", call, rectangle)
+                    _fill(threads, call, scores_of, lines, powers, rectangle)
+                    before = largest
+                    largest = torch.maximum(before, powers.amax(-1, keepdim=True))
+                    powers.sub_(largest).exp2_()
+                    shrink = torch.exp2(before - largest)
+                    total.mul_(shrink).add_(powers.sum(-1, keepdim=True))
+                    kept = _kept(call, rectangle)
+                    if kept is not None:
+                        powers *= kept
+                    values = value[rectangle.batch].flatten(0, 1)[:, rectangle.cols]
+                    mixed.mul_(shrink).flatten(0, 1).add_(torch.bmm(powers.flatten(0, 1), values))
+                share = torch.where(total == 0, 0, 1 / total)
+                output[part] = mixed.mul_(share).flip(2)
+                statistics[0][part] = largest.flip(2)
+                statistics[1][part] = share.flip(2)
+        ctx.save_for_backward(query, key, value, parameter, table, statistics, output)
         ctx.call, ctx.kind, ctx.lowest = call, kind, lowest
         return output
 
@@ -93,48 +118,43 @@ class Fused(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, output_slopes: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """Block by block: weights again, gradients of scores, of everything else."""
+        """Tile by tile: powers again, gradients of scores, of everything else."""
         if torch.is_grad_enabled():
             raise RegardError(
                 "the kernels have gradients of first order only, and create_graph=True asks for "
                 'more; pass path="reference"'
             )
-        query, key, value, parameter, table, statistics = ctx.saved_tensors
+        query, key, value, parameter, table, statistics, output = ctx.saved_tensors
         call: Call = ctx.call
         scores_of: Scores = ctx.kind(query, key, parameter)
         scores_of.start_gradients()
-        output_slopes = output_slopes.contiguous()
+        largest, share = statistics
+        # Weights are powers times share; the share goes with the rows of the output.
+        balance = (output_slopes * output).sum(-1, keepdim=True).mul_(share).neg_()
         value_slopes = torch.zeros_like(value)
-        line, starts = _table_lines(call, table, ctx.lowest)
-        table_slopes = torch.zeros(call.sizes[0], -(-_ROWS // ROWS_A_TASK), *line.shape)
+        lines = None if table is None else Table(call, table, ctx.lowest, _LOG2_E)
         with Threads() as threads:
-            for rectangle, (weights, slopes) in _blocks(call, scratches=2):
+            for rectangle in chain.from_iterable(_blocks(call, scores_of)):
                 part = rectangle.batch, slice(None), rectangle.rows
-                scores_of.fill(threads, weights, rectangle)
-                sums = statistics[:, *part].contiguous()
-                _weigh(threads, call, rectangle, weights, sums, line, starts, known=True)
-                out = output_slopes[part].flatten(0, 1)
-                torch.bmm(
-                    out,
-                    value[rectangle.batch].flatten(0, 1)[:, rectangle.cols].transpose(1, 2),
-                    out=slopes.flatten(0, 1),
-                )
+                powers, slopes = (_room(name, call, rectangle) for name in ("powers", "slopes"))
+                _fill(threads, call, scores_of, lines, powers, rectangle)
+                powers.sub_(largest[part].flip(2)).exp2_()
+                out = (output_slopes[part] * share[part]).flip(2).flatten(0, 1)
+                start = balance[part].flip(2)
+                values = value[rectangle.batch].flatten(0, 1)[:, rectangle.cols].transpose(1, 2)
                 kept = _kept(call, rectangle)
-                if kept is not None:
-                    slopes *= kept
-                threads.share(
-                    slope,
-                    tasks(weights),
-                    weights.numpy(),
-                    slopes.numpy(),
-                    table_slopes[rectangle.batch].numpy(),
-                    _starts(starts, rectangle),
+                if kept is None:
+                    torch.baddbmm(start.flatten(0, 1), out, values, out=slopes.flatten(0, 1))
+                    slopes *= powers
+                else:
+                    torch.bmm(out, values, out=slopes.flatten(0, 1))
+                    slopes.mul_(kept).add_(start).mul_(powers)
+                    powers *= kept
+                value_slopes[rectangle.batch].flatten(0, 1)[:, rectangle.cols].add_(
+                    torch.bmm(powers.flatten(0, 1).transpose(1, 2), out)
                 )
-                if kept is not None:
-                    weights *= kept
-                value_slopes[rectangle.batch].flatten(0, 1)[:, rectangle.cols].baddbmm_(
-                    weights.flatten(0, 1).transpose(1, 2), out
-                )
+                if lines is not None:
+                    lines.absorb(slopes, rectangle)
                 scores_of.absorb(threads, slopes, rectangle)
         query_slopes, key_slopes, parameter_slopes = scores_of.gradients()
         return (
@@ -143,7 +163,7 @@ class Fused(torch.autograd.Function):
             key_slopes,
             value_slopes,
             parameter_slopes,
-            None if table is None else table_slopes.double().sum((0, 1)).float(),
+            None if lines is None else lines.gradient(),
         )
 
 
@@ -163,73 +183,58 @@ def run(
     return _apply(call, kind, lowest, *tensors, table).to(call.value.dtype)
 
 
-def _blocks(call: Call, scratches: int) -> Iterator[tuple[Rectangle, list[Tensor]]]:
-    """The blocks that cover all rows, with room for their scores; blocks without keys are left out.
-
-    The room is used again for the next block.
-    """
+def _tile_sizes(call: Call, scores_of: Scores) -> tuple[int, int, int]:
+    """Batch, rows and keys of a tile."""
     batch, heads, q_tokens, k_tokens = call.sizes
-    most = _ROWS if call.mask is None else _ROWS_UNDER_MASK
-    a_row = max(heads * k_tokens, 1)
-    rows = min(max(q_tokens, 1), max(_FEWEST_ROWS, min(most, _BUDGET // a_row)))
-    batches = max(1, _BUDGET // (a_row * rows))
-    room = [torch.empty(min(batches, batch) * rows * a_row) for _ in range(scratches)]
-    for first in range(0, batch, batches):
-        for start in range(0, q_tokens, rows):
-            here = slice(start, min(start + rows, q_tokens))
-            cols = slice(0, k_tokens)
+    numbers, most_keys = scores_of.tile()
+    rows = min(q_tokens, _ROWS if call.mask is None else _ROWS_UNDER_MASK)
+    keys = min(k_tokens, most_keys, max(_FEWEST_KEYS, numbers // (heads * rows)))
+    return min(batch, max(1, numbers // (heads * rows * keys))), rows, keys
+
+
+def _room(name: str, call: Call, rectangle: Rectangle) -> Tensor:
+    """Room for the numbers of a tile, (batch, heads, rows, keys), in memory that is used again."""
+    batch, rows, cols = rectangle.batch, rectangle.rows, rectangle.cols
+    shape = batch.stop - batch.start, call.sizes[1], rows.stop - rows.start, cols.stop - cols.start
+    return scratch(name, math.prod(shape)).view(shape)
+
+
+def _blocks(call: Call, scores_of: Scores) -> Iterator[list[Rectangle]]:
+    """Blocks that cover all rows, each as the tiles of the keys it may see, if there are any."""
+    batch, _, q_tokens, k_tokens = call.sizes
+    batch_step, row_step, key_step = _tile_sizes(call, scores_of)
+    for b in range(0, batch, batch_step):
+        sequences = slice(b, min(b + batch_step, batch))
+        for start in range(0, q_tokens, row_step):
+            here = slice(start, min(start + row_step, q_tokens))
+            span = slice(0, k_tokens)
             if call.mask is not None and call.in_order:
-                cols = call.mask.span(here, k_tokens)
-            rectangle = call.rectangle(here, cols, slice(first, min(first + batches, batch)))
-            shape = (
-                rectangle.batch.stop - rectangle.batch.start,
-                heads,
-                here.stop - here.start,
-                cols.stop - cols.start,
-            )
-            numbers = shape[0] * shape[1] * shape[2] * shape[3]
-            if numbers:
-                yield rectangle, [each[:numbers].view(shape) for each in room]
+                span = call.mask.span(here, k_tokens)
+            tiles = [
+                call.rectangle(here, slice(k, min(k + key_step, span.stop)), sequences)
+                for k in range(span.start, span.stop, key_step)
+            ]
+            if tiles:
+                yield tiles
 
 
-def _table_lines(call: Call, table: Tensor | None, lowest: int) -> tuple[Tensor, Tensor]:
-    """The table, or an empty one, and where key 0 stands in it for each query, (1 or B, Tq)."""
-    if table is None or not call.sizes[3]:
-        return torch.zeros(0, 0), torch.zeros(1, call.sizes[2], dtype=torch.int64)
-    return table.contiguous(), call.key_positions[:, :1] - call.query_positions - lowest
-
-
-def _starts(starts: Tensor, rectangle: Rectangle) -> Any:
-    """`starts` for the rectangle: its rows, its first key."""
-    batch = rectangle.batch if starts.shape[0] > 1 else slice(0, 1)
-    return (starts[batch, rectangle.rows] + rectangle.cols.start).numpy()
-
-
-def _weigh(
+def _fill(
     threads: Threads,
     call: Call,
+    scores_of: Scores,
+    lines: Table | None,
+    scores: Tensor,
     rectangle: Rectangle,
-    weights: Tensor,
-    sums: Tensor,
-    line: Tensor,
-    starts: Tensor,
-    known: bool,
 ) -> None:
-    seen = rows.allowed(call, rectangle)
-    if seen is None:
-        seen = torch.zeros(0, 0, 0, 0, dtype=torch.bool)
+    """Write what the powers of two are to be taken of: scores, table and mask."""
+    scores_of.fill(threads, scores, rectangle)
+    if lines is None:
+        scores *= _LOG2_E
     else:
-        seen = seen.expand(*seen.shape[:3], weights.shape[3]).contiguous()
-    threads.share(
-        weigh,
-        tasks(weights),
-        weights.numpy(),
-        *sums.numpy(),
-        seen.numpy(),
-        line.numpy(),
-        _starts(starts, rectangle),
-        known,
-    )
+        lines.add_to(scores, rectangle, _LOG2_E)
+    seen = rows.allowed(call, rectangle)
+    if seen is not None and not seen.all():
+        scores += torch.where(seen, 0.0, -torch.inf).flip(2)
 
 
 def _kept(call: Call, rectangle: Rectangle) -> Tensor | None:
@@ -237,4 +242,4 @@ def _kept(call: Call, rectangle: Rectangle) -> Tensor | None:
     if not call.dropout or call.seed is None:
         return None
     kept = keep(call.seed, call.dropout, rectangle, call.sizes[1])
-    return kept / (1 - call.dropout)
+    return kept.flip(2) / (1 - call.dropout)

@@ -13,9 +13,6 @@ from regard.family import Family
 family: Family[Normalizer] = Family("normalizer", __name__)
 names = family.names
 
-_PLAIN: dict[str, Normalizer] = {}
-"""Normalizers without options, made once: calls name them often."""
-
 
 def create(name: str, **settings: Any) -> Normalizer:
     """Make the normalizer called `name`."""
@@ -31,9 +28,11 @@ def resolve(normalizer: object) -> Normalizer:
             f"normalizer must be a name or a Normalizer, not {type(normalizer).__name__}; "
             f"known names: {', '.join(names())}"
         )
-    if normalizer not in _PLAIN:
-        _PLAIN[normalizer] = family.create(normalizer)
-    return _PLAIN[normalizer]
+    return _PLAIN[normalizer] if normalizer in _PLAIN else family.create(normalizer)
+
+
+# Made once, and here, for a compiled model cannot look for files.
+_PLAIN = {name: create(name) for name in names()}
 
 
 __all__ = ["Normalizer", "create", "family", "names", "resolve"]

@@ -22,8 +22,12 @@ def refuses(call: Call) -> str | None:
         return "the normalizer is not softmax without options"
     if len(call.biases) > 1 or not all(isinstance(b, RelativeBias) for b in call.biases):
         return "the bias is not one table over offsets"
-    if call.biases and not call.in_order and bool((call.key_positions.diff(dim=-1) != 1).any()):
-        return "the bias reads a table over offsets, and key positions are not consecutive"
+    if call.biases and not call.in_order:
+        for side, positions in ("query", call.query_positions), ("key", call.key_positions):
+            if bool((positions.diff(dim=-1) != 1).any()):
+                return (
+                    f"the bias reads a table over offsets, and {side} positions are not consecutive"
+                )
     if not all(call.sizes):
         return "there is nothing to attend to, or nobody to attend"
     return None

@@ -2,7 +2,7 @@
 
 Shaw, Uszkoreit, Vaswani, "Self-Attention with Relative Position Representations" (2018), began the
 kind; Raffel et al. (2020, T5), Press et al. (2022, ALiBi) and Chi et al. (2022, KERPLE) make it one
-number a head and offset. The kernels are `regard.attention.kernels`.
+number a head and offset. The loop is `regard.attention.kernels.fused`.
 """
 
 import torch
@@ -16,7 +16,7 @@ from regard.attention.rows import repeat_heads
 
 
 class Relative(Path):
-    """Softmax over ``scale·q·k + table[k − q]``: matrix products and fused rows, on the CPU.
+    """Softmax over ``scale·q·k + table[k − q]``: tiles that stay in the cache, on the CPU.
 
     Without a table it serves what PyTorch's own kernel does not: dropout, and long masks.
     """

@@ -13,9 +13,6 @@ from regard.family import Family
 family: Family[Score] = Family("score", __name__)
 names = family.names
 
-_UNLEARNED: dict[str, Score] = {}
-"""Scores without parameters, made once: calls name them often."""
-
 
 def create(name: str, **settings: Any) -> Score:
     """Make the score called `name`; every score takes `heads` and `head_width`."""
@@ -36,9 +33,11 @@ def resolve(score: object) -> Score:
             f"score {score!r} has parameters to learn, so a name is not enough: create it once, "
             f"score = scores.create({score!r}, heads=…, head_width=…), and pass score=score"
         )
-    if score not in _UNLEARNED:
-        _UNLEARNED[score] = family.create(score)
     return _UNLEARNED[score]
+
+
+# Made once, and here, for a compiled model cannot look for files.
+_UNLEARNED = {name: create(name) for name in names() if not family.get(name).learned}
 
 
 __all__ = ["DotForm", "Score", "TanhForm", "create", "family", "names", "resolve"]
