@@ -114,7 +114,7 @@ def kernel(a, b, w):
     everything = Rectangle(slice(0, 1), slice(0, tokens), slice(0, tokens), nowhere, nowhere)
     with Threads() as threads:
         AdditiveScores(a[None], b[None], w).fill(threads, out, everything)
-    return out[0, 0].numpy()
+    return out[0, 0].flip(0).numpy()  # a block's rows run backward
 
 
 def filled(kernel, first, second, w):

@@ -1,17 +1,21 @@
 """Time and memory of attention: additive scores, learned relative biases, the multi-head layer.
 
     python benchmarks/attention.py [--quick] [--threads 1 2] [--lengths 256 512 …]
-                                   [--group additive relative layer] [--figure FILE]
+                                   [--group additive relative layer] [--results FILE]
+                                   [--figure FILE]
 
 A step is forward and backward, with gradients of inputs and parameters; 4 heads of width 64, batch
 1, float32. The peers of a group run in turn, round after round, and the median of the rounds is
 printed, so that what else the machine does meets all of them alike. Memory is the peak of one step
 over what was there before it, each peer in a process of its own. A peer stops where a step needs
-more than --memory or --patience. PyKeOps is compared if installed (pip install pykeops; it compiles
+more than --memory or --patience. With --results, what is measured joins what FILE holds already, so
+that a long run may come in pieces; ``--group`` without a name measures nothing and shows the file.
+PyKeOps is compared if installed (pip install pykeops; it compiles
 with the machine's C++ compiler).
 """
 
 import argparse
+import json
 import platform
 import resource
 import statistics
@@ -19,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numba
@@ -252,6 +257,8 @@ def measure_memory(
         return found
     for peer in times:
         lengths = [str(tokens) for tokens in times[peer]]
+        if not lengths:
+            continue
         command = [sys.executable, __file__, "--memory", str(memory), "--measure", group, peer]
         done = subprocess.run(
             [*command, "--lengths", *lengths], capture_output=True, text=True, check=True
@@ -261,12 +268,41 @@ def measure_memory(
     return found
 
 
+@dataclass
+class Results:
+    """Seconds by group, threads, peer and length; megabytes by group, peer and length."""
+
+    times: dict[str, dict[int, dict[str, dict[int, float]]]] = field(default_factory=dict)
+    memory: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
+
+    def add(self, group: str, threads: int, times: dict, memory: dict) -> None:
+        """Newer numbers take the place of older ones."""
+        for peer, own in times.items():
+            self.times.setdefault(group, {}).setdefault(threads, {}).setdefault(peer, {}).update(
+                own
+            )
+        for peer, own in memory.items():
+            self.memory.setdefault(group, {}).setdefault(peer, {}).update(own)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps({"times": self.times, "memory": self.memory}, indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> "Results":
+        def with_numbers(tree: object) -> dict:
+            if not isinstance(tree, dict):
+                return tree  # a measurement
+            return {int(k) if k.isdigit() else k: with_numbers(v) for k, v in tree.items()}
+
+        return cls(**with_numbers(json.loads(path.read_text())))
+
+
 def print_table(
     group: str,
-    lengths: list[int],
     times: dict[str, dict[int, float]],
     memory: dict[str, dict[int, float]],
 ) -> None:
+    lengths = sorted({n for own in times.values() for n in own})
     wide = max(len(peer) for peer in times) + 2
 
     def line(name: str, values: list[str]) -> None:
@@ -289,36 +325,50 @@ def print_table(
     print(flush=True)
 
 
-def draw(path: Path, results: dict[str, tuple[dict, dict]], threads: int) -> None:
+def draw(path: Path, found: Results) -> None:
+    """One column a group: time by each number of threads, and memory, against tokens."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
+    threads = sorted({count for by_count in found.times.values() for count in by_count})
     figure, axes = pyplot.subplots(
-        2, len(results), figsize=(4.2 * len(results), 7), squeeze=False, layout="constrained"
+        len(threads) + 1,
+        len(found.times),
+        figsize=(4.2 * len(found.times), 2.9 * (len(threads) + 1)),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
     )
-    for column, (group, both) in enumerate(results.items()):
-        for row, (what, measured) in enumerate(zip(("ms a step", "peak MB"), both, strict=True)):
-            axis = axes[row][column]
+    for column, (group, by_count) in enumerate(found.times.items()):
+        colors = {peer: f"C{i}" for i, peer in enumerate(GROUPS[group])}
+        rows = [
+            (f"ms a step, {count} thread{'s' * (count > 1)}", 1e3, by_count.get(count, {}))
+            for count in threads
+        ]
+        rows.append(("peak MB over inputs", 1, found.memory.get(group, {})))
+        for axis, (what, scale, measured) in zip(axes[:, column], rows, strict=True):
             for peer, own in measured.items():
-                scale = 1e3 if row == 0 else 1
+                lengths = sorted(own)
                 axis.plot(
-                    list(own),
-                    [value * scale for value in own.values()],
+                    lengths,
+                    [own[n] * scale for n in lengths],
                     marker="o",
+                    markersize=4,
                     linewidth=2.5 if peer == OURS else 1.2,
+                    color=colors[peer],
                     label=peer,
                 )
-            axis.set(xscale="log", yscale="log", xlabel="tokens", ylabel=what)
+            axis.set(xscale="log", yscale="log", ylabel=what)
             axis.set_xticks(LENGTHS, [str(n) for n in LENGTHS], minor=False)
             axis.minorticks_off()
             axis.grid(alpha=0.3)
-            if row == 0:
-                axis.set_title(TITLES[group], fontsize=10)
-                axis.legend(fontsize=8)
-    figure.suptitle(f"forward and backward, {threads} thread{'s' * (threads > 1)}, float32")
-    figure.savefig(path)
+        axes[0][column].set_title(TITLES[group], fontsize=10)
+        axes[0][column].legend(fontsize=8)
+        axes[-1][column].set_xlabel("tokens")
+    figure.suptitle(f"forward and backward, {HEADS} heads of width {WIDTH}, float32")
+    figure.savefig(path, dpi=90)
     print(f"figure: {path}")
 
 
@@ -327,11 +377,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short lengths, few rounds, 1 thread")
     parser.add_argument("--lengths", type=int, nargs="+")
     parser.add_argument("--threads", type=int, nargs="+")
-    parser.add_argument("--group", nargs="+", choices=list(GROUPS), default=list(GROUPS))
+    parser.add_argument("--group", nargs="*", choices=list(GROUPS), default=list(GROUPS))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--memory", type=float, default=8, help="gigabytes that a peer may use")
     parser.add_argument("--patience", type=float, default=30, help="seconds that a step may take")
-    parser.add_argument("--figure", type=Path, help="write the last thread count's curves here")
+    parser.add_argument("--results", type=Path, help="join these results, and keep them, as JSON")
+    parser.add_argument("--figure", type=Path, help="draw all results here")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if sys.platform == "linux":
@@ -351,19 +402,27 @@ def main() -> None:
     for peer, package in PACKAGES.items():
         if not installed(peer):
             print(f"{peer} is not installed and is left out (pip install {package})")
-    results = {}
-    memories: dict[str, dict] = {}
+    found = Results()
+    if arguments.results and arguments.results.exists():
+        found = Results.load(arguments.results)
     for count in threads:
         torch.set_num_threads(count)
         for group in arguments.group:
-            print(f"{TITLES[group]}, {count} thread{'s' * (count > 1)}", flush=True)
             times = measure_times(group, lengths, rounds, arguments.patience)
-            if group not in memories:
-                memories[group] = measure_memory(group, times, arguments.memory)
-            print_table(group, lengths, times, memories[group])
-            results[group] = times, memories[group]
+            known = found.memory.get(group, {})
+            missing = {
+                peer: {n: taken for n, taken in own.items() if n not in known.get(peer, {})}
+                for peer, own in times.items()
+            }
+            found.add(group, count, times, measure_memory(group, missing, arguments.memory))
+            if arguments.results:
+                found.save(arguments.results)
+    for group, by_count in found.times.items():
+        for count, times in sorted(by_count.items()):
+            print(f"{TITLES[group]}, {count} thread{'s' * (count > 1)}")
+            print_table(group, times, found.memory.get(group, {}))
     if arguments.figure:
-        draw(arguments.figure, results, threads[-1])
+        draw(arguments.figure, found)
 
 
 if __name__ == "__main__":
