@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gensim.models import FastText, KeyedVectors
 from gensim.models.fasttext import load_facebook_model, save_facebook_model
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
@@ -120,6 +120,7 @@ def test_any_words_and_numbers_survive(tmp_path_factory, words, data):
     )
     vectors = WordVectors(words, np.array(rows, np.float32))
     folder = tmp_path_factory.mktemp("any")
+    assume(not words[0].startswith("\ufeff"))  # refused by glove, tested below
     for name, form in (
         ("t", "word2vec_text"),
         ("b", "word2vec_binary"),
@@ -184,6 +185,53 @@ def test_gensim_without_a_header_is_glove(tmp_path):
     np.testing.assert_array_equal(back.vectors, again.vectors)
 
 
+# What could be written but not read back
+
+
+@pytest.mark.parametrize("name", ["v.safetensors.gz", "v.safetensors.zst", "v.gz"])
+def test_the_own_format_is_not_compressed(tmp_path, name):
+    packed = Path(name).suffix
+    with pytest.raises(OptionError) as caught:
+        table().save(tmp_path / name)
+    assert "is opened without being read, so it is not compressed" in str(caught.value)
+    assert f"leave out {packed}, or save as .txt{packed} or .bin{packed}" in str(caught.value)
+    with pytest.raises(OptionError, match="is not compressed"):
+        table().save(tmp_path / f"w{packed}", format="safetensors")
+    assert list(tmp_path.iterdir()) == []
+    table().save(tmp_path / "v.safetensors")
+    data = gzip.compress((tmp_path / "v.safetensors").read_bytes())
+    (tmp_path / "packed").write_bytes(data)
+    assert "is compressed; unpack it first" in message(tmp_path / "packed")
+
+
+def test_word2vec_binary_holds_no_float16(tmp_path):
+    with pytest.raises(OptionError, match=r"holds float32 or float64, not float16; save float16"):
+        table().save(tmp_path / "v.bin", dtype="float16")
+    assert list(tmp_path.iterdir()) == []
+    table(dtype=np.float16).save(tmp_path / "v.bin")
+    assert WordVectors.load(tmp_path / "v.bin").matrix.dtype == np.float32
+    table().save(tmp_path / "v.safetensors", dtype="float16")
+    assert WordVectors.load(tmp_path / "v.safetensors").matrix.dtype == np.float16
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".bin", ".glove", ".safetensors"])
+def test_half_a_surrogate_pair_is_not_saved(tmp_path, suffix):
+    with pytest.raises(DataError, match=r"the word '\\ud800' cannot be written as UTF-8"):
+        table(["a", "\ud800"]).save(tmp_path / f"v{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize("text", ["2 2\n词 1 2\nb 3 4\n", "词 1 2\nb 3 4\n"])
+def test_a_byte_order_mark_is_passed_over(tmp_path, text, compress):
+    (tmp_path / "v").write_bytes(compress(text.encode("utf-8-sig")))
+    assert WordVectors.load(tmp_path / "v").tokens == ["词", "b"]
+    with pytest.raises(DataError, match=r"the first word, .* begins with a byte order mark"):
+        table(["\ufeffa", "b"]).save(tmp_path / "w.glove")
+    table(["b", "\ufeffa"]).save(tmp_path / "w.glove")
+    assert WordVectors.load(tmp_path / "w.glove").tokens == ["b", "\ufeffa"]
+
+
 # Recognition
 
 
@@ -211,6 +259,9 @@ def test_trailing_blanks_tabs_and_windows_line_ends(tmp_path):
         b"2 2\na 1 2 \nb 3 4 \n",
         b"2 2\na\t1\t2\nb\t3\t4",
         b"2 2\na  1  2\n\nb 3 +4\n",
+        b"2 2\na  1 2\nb   3 4\n",
+        b"2 2\na \t1\t2\nb\t3\t4\n",
+        b"2 2\n a 1 2\n  b 3 4\n",
     ):
         (tmp_path / "v").write_bytes(text)
         loaded = WordVectors.load(tmp_path / "v")
@@ -266,7 +317,7 @@ def test_unknown_formats_and_suffixes(tmp_path):
         table().save(tmp_path / "folder.txt")
     with pytest.raises(OptionError, match="dtype must be float16, float32 or float64"):
         WordVectors.load(tmp_path / "v", dtype="int8")
-    with pytest.raises(OptionError, match="limit must be 0 or more"):
+    with pytest.raises(OptionError, match="limit must be a whole number, 0 or more, not -1"):
         WordVectors.load(tmp_path / "v", limit=-1)
     with pytest.raises(OptionError, match="'strict', 'replace' or 'ignore'"):
         WordVectors.load(tmp_path / "v", errors="lenient")
@@ -282,6 +333,15 @@ def test_header_above_the_rows(tmp_path):
     with pytest.warns(UserWarning, match="says 5 rows but it holds 2; the rows that are there"):
         assert WordVectors.load(path, errors="replace").tokens == ["a", "b"]
     assert WordVectors.load(path, limit=2).tokens == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["5 3\n", "5 3", "5 3\n\n"])
+def test_header_alone(tmp_path, text):
+    path = tmp_path / "v.txt"
+    path.write_text(text)
+    assert "its header says 5 rows but it holds 0" in message(path)
+    path.write_text(text.replace("5", "0"))
+    assert WordVectors.load(path).matrix.shape == (0, 3)
 
 
 def test_header_below_the_rows(tmp_path):
@@ -319,8 +379,9 @@ def test_row_with_too_few_numbers(tmp_path):
 
 def test_word_that_is_no_number(tmp_path):
     path = tmp_path / "v.txt"
-    path.write_text("2 3\na 1 2 3\nb 1 x2 3\n")
-    assert "line 3, word 'b': 'x2' is not a number" in message(path)
+    for wrong in ("x2", "1_0", "0x10"):
+        path.write_text(f"2 3\na 1 2 3\nb 1 {wrong} 3\n")
+        assert f"line 3, word 'b': '{wrong}' is not a number" in message(path)
 
 
 @pytest.mark.parametrize("bad", ["nan", "NaN", "inf", "-Infinity", "1e999"])
@@ -385,7 +446,8 @@ def test_a_word_with_spaces_is_all_before_the_last_numbers(tmp_path):
 def test_of_repeated_words_the_first_is_kept(tmp_path, suffix):
     path = tmp_path / f"v{suffix}"
     matrix = np.arange(8, dtype=np.float32).reshape(4, 2)
-    WordVectors(["a", "b", "a", "a"], matrix).save(path)
+    WordVectors(["a", "b", "c", "d"], matrix).save(path)
+    path.write_bytes(path.read_bytes().replace(b"\nc ", b"\na ").replace(b"\nd ", b"\na "))
     with pytest.warns(UserWarning, match="2 rows repeat a word, such as 'a'; the first"):
         loaded = WordVectors.load(path)
     assert loaded.tokens == ["a", "b"]
@@ -608,6 +670,12 @@ def test_counts_beside_vectors(tmp_path):
         WordVectors.load(tmp_path / "v.txt", counts=tmp_path / "few")
     lenient = WordVectors.load(tmp_path / "v.txt", counts=tmp_path / "few", errors="replace")
     assert lenient.counts.tolist() == [3, 0, 0]
+    spaced = table(["New York"])
+    with pytest.raises(DataError, match="the word 'New York' holds a space"):
+        spaced.save(tmp_path / "x.safetensors", counts=tmp_path / "c")
+    with pytest.raises(StorageError, match=r"cannot write .*: it is no ordinary file"):
+        vectors.save(tmp_path / "x.safetensors", counts=tmp_path)
+    assert not (tmp_path / "x.safetensors").exists()
     with pytest.raises(OptionError, match="no counts to write"):
         WordVectors(["a"], np.ones((1, 2))).save(tmp_path / "x.txt", counts=tmp_path / "c")
 

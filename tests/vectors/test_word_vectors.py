@@ -10,7 +10,7 @@ from gensim.models import KeyedVectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.errors import OptionError, ShapeError
+from regard.errors import DataError, OptionError, ShapeError
 from regard.vectors import word_vectors
 from regard.vectors.subwords import Subwords
 from regard.vectors.word_vectors import UnknownWordError, WordVectors
@@ -112,6 +112,7 @@ def test_restrict(vectors, theirs):
         "大阪",
         "的",
     }
+    assert vectors.nearest("日本", restrict=np.int64(5)) == vectors.nearest("日本", restrict=5)
     with pytest.raises(OptionError, match="restrict must be 1 or more"):
         vectors.nearest("日本", restrict=0)
     with pytest.raises(OptionError, match="top must be 1 or more"):
@@ -164,6 +165,24 @@ def test_most_similar_takes_what_gensim_takes(vectors, theirs):
     )
     with pytest.raises(OptionError, match="most_similar needs words"):
         vectors.most_similar()
+    for row in (11, -12, 10**6):
+        with pytest.raises(OptionError, match=f"no row {row} in a table of 11 words"):
+            vectors.most_similar(row)
+    with pytest.raises(ShapeError, match=r"has 7 numbers; what was given is of shape \(6,\)"):
+        vectors.most_similar(np.ones(6))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_query_that_is_not_finite_is_refused(vectors, number):
+    query = np.full(7, number)
+    for ask in (vectors.nearest, vectors.most_similar):
+        with pytest.raises(DataError, match="the vector asked for holds a number that is not fin"):
+            ask(query)
+    with pytest.raises(DataError, match="is not finite in float32"):
+        vectors.similarity(np.ones((2, 7)), np.stack([np.ones(7), query]))
+    vectors["北京"] = np.full(7, np.nan)
+    with pytest.raises(DataError, match="the vector of '北京' holds a number that is not finite"):
+        vectors.nearest(["上海", "北京"])
 
 
 @given(st.data())
@@ -227,6 +246,27 @@ def test_norms_follow_updates(vectors):
     assert vectors.nearest("的", top=1)[0].token == "大阪"
     with pytest.raises(ShapeError, match=r"of 2 words must be of shape \(2, 7\); they are of"):
         vectors.update(["a", "b"], np.ones((2, 6)))
+
+
+def test_a_word_stands_in_a_table_once():
+    with pytest.raises(DataError, match="2 rows repeat a word, such as 'a'; keep one row of each"):
+        WordVectors(["a", "a", "b", "b"], np.ones((4, 2)))
+
+
+def test_a_new_word_goes_behind_all_rows(tmp_path):
+    """A mapped file of another writer may repeat a word: no row of it is overwritten."""
+    path = tmp_path / "v.safetensors"
+    WordVectors(["a", "x", "b"], np.eye(3)).save(path)
+    path.write_bytes(path.read_bytes().replace(b"axb", b"aab"))
+    vectors = WordVectors.load(path)
+    with pytest.warns(UserWarning, match="1 of 3 rows repeat a word; a word means the first row"):
+        vectors["c"] = np.array([4, 5, 6])
+    assert vectors.tokens == ["a", "a", "b", "c"]
+    assert vectors["a"].tolist() == [1, 0, 0]
+    assert vectors["b"].tolist() == [0, 0, 1]
+    assert vectors["c"].tolist() == [4, 5, 6]
+    vectors["d"] = np.array([7, 8, 9])
+    assert vectors[["c", "d"]].tolist() == [[4, 5, 6], [7, 8, 9]]
 
 
 def test_the_callers_array_is_kept_and_may_be_changed_by_them():
@@ -297,6 +337,9 @@ def test_shapes_and_types_are_checked():
     ):
         with pytest.raises(ShapeError, match=message):
             WordVectors(["a"], matrix)
+    assert WordVectors(["a"], [[1.0, 2]], [3])["a"].tolist() == [1, 2]
+    with pytest.raises(ShapeError, match=r"must be an array \(V, D\), or a list of V lists"):
+        WordVectors(["a", "b"], [[1.0, 2], [3]])
     with pytest.raises(ShapeError, match="counts must be one number for each of 1 words"):
         WordVectors(["a"], np.ones((1, 3)), np.ones(2))
     with pytest.raises(ShapeError, match=r"has 3 numbers; what was given is of shape \(2,\)"):

@@ -47,8 +47,11 @@ class GensimNames:
             if isinstance(item, tuple):
                 item, weight = item
             if isinstance(item, (int, np.integer)):
+                if not -len(vectors) <= item < len(vectors):
+                    raise OptionError(f"no row {item} in a table of {len(vectors)} words")
                 item = vectors.tokens[int(item)]
             if isinstance(item, np.ndarray):
+                vectors.unit(item)  # refuses what is no vector of this table
                 total += weight * item
             else:
                 units, known = vectors.unit(item)

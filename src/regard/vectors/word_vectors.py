@@ -7,6 +7,7 @@ Regularities in Continuous Space Word Representations" (NAACL 2013).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +20,8 @@ import pyarrow.compute as pc
 from regard.errors import DataError, OptionError, ShapeError
 from regard.vectors import formats
 from regard.vectors.count_file import read_counts, write_counts
-from regard.vectors.formats._format import Reading, Table
+from regard.vectors.formats._files import check_place
+from regard.vectors.formats._format import Reading, Table, check_words
 from regard.vectors.gensim_names import GensimNames
 from regard.vectors.search import keep_best
 from regard.vectors.subwords import Subwords
@@ -46,7 +48,7 @@ class UnknownWordError(DataError, KeyError):
 
 
 class WordVectors(GensimNames):
-    """A table of `tokens` and their vectors `matrix` (V, D).
+    """A table of `tokens`, each once, and their vectors `matrix` (V, D).
 
     `counts` (V,) says how often each token occurred, `extra` holds named arrays and plain values
     that are saved along, `subwords` gives tokens outside the table a vector. The matrix is neither
@@ -62,12 +64,15 @@ class WordVectors(GensimNames):
     def __init__(
         self,
         tokens: Sequence[str] | pa.LargeStringArray,
-        matrix: np.ndarray,
-        counts: np.ndarray | None = None,
+        matrix: np.ndarray | Sequence[Sequence[float]],
+        counts: np.ndarray | Sequence[int] | None = None,
         extra: dict[str, Any] | None = None,
         *,
         subwords: Subwords | None = None,
     ):
+        if not isinstance(matrix, np.ndarray):
+            matrix = _as_matrix(matrix)
+        counts = None if counts is None else np.asarray(counts)
         if matrix.ndim != 2 or len(matrix) != len(tokens):
             raise ShapeError(
                 f"the matrix of {len(tokens)} words must be of shape ({len(tokens)}, size); "
@@ -80,6 +85,8 @@ class WordVectors(GensimNames):
                 f"counts must be one number for each of {len(tokens)} words; their shape is "
                 f"{np.shape(counts)}"
             )
+        if not isinstance(tokens, pa.LargeStringArray):
+            _check_once(tokens)
         self._tokens = tokens
         self._matrix = matrix
         self.counts = counts
@@ -110,8 +117,8 @@ class WordVectors(GensimNames):
         a warning. `counts` names a file of ``word count`` lines.
         """
         path = Path(path)
-        if limit is not None and limit < 0:
-            raise OptionError(f"limit must be 0 or more, not {limit}")
+        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+            raise OptionError(f"limit must be a whole number, 0 or more, not {limit!r}")
         if errors not in ("strict", "replace", "ignore"):
             raise OptionError(f"errors must be 'strict', 'replace' or 'ignore', not {errors!r}")
         reading = Reading(limit, errors, _float_type(dtype))
@@ -147,12 +154,16 @@ class WordVectors(GensimNames):
         path = Path(path)
         if counts is not None and self.counts is None:
             raise OptionError(f"no counts to write to {counts}: this table has none")
-        target = formats.for_writing(path) if format is None else formats.create(format)
+        target = formats.for_writing(path, format)
         kind = _float_type(dtype)
         if kind is not None and hasattr(target, "dtype"):
             target = formats.create("word2vec_binary", dtype=kind.name)
         matrix = self._matrix if kind is None else self._matrix.astype(kind, copy=False)
-        target.write(Table(self._tokens, matrix, self.counts, self.extra, self.subwords), path)
+        table = Table(self._tokens, matrix, self.counts, self.extra, self.subwords)
+        if counts is not None:
+            check_words(table, Path(counts))
+            check_place(Path(counts))
+        target.write(table, path)
         if counts is not None and self.counts is not None:
             write_counts(counts, self.tokens, self.counts)
 
@@ -186,6 +197,12 @@ class WordVectors(GensimNames):
             last = len(tokens) - 1
             pairs = zip(reversed(tokens), range(last, -1, -1), strict=True)
             self._rows_by_token = dict(pairs)
+            if len(self._rows_by_token) < len(tokens):
+                warnings.warn(
+                    f"{len(tokens) - len(self._rows_by_token)} of {len(tokens)} rows repeat a "
+                    "word; a word means the first row that bears it",
+                    stacklevel=2,
+                )
         return self._rows_by_token
 
     def row(self, token: str) -> int | None:
@@ -300,9 +317,8 @@ class WordVectors(GensimNames):
             self._matrix = np.concatenate([self._matrix, room])
             if self.counts is not None:
                 self.counts = np.concatenate([self.counts, np.zeros(len(new), self.counts.dtype)])
+            rows |= zip(new, range(len(self.tokens), len(self._matrix)), strict=True)
             self._tokens = [*self.tokens, *new]
-            for token in new:
-                rows[token] = len(rows)
         elif not self._matrix.flags.writeable:
             self._matrix = np.array(self._matrix)
         for token, value in zip(tokens, values, strict=True):
@@ -338,7 +354,7 @@ class WordVectors(GensimNames):
         query: str | np.ndarray | Sequence[str],
         top: int = 10,
         *,
-        restrict: int | Sequence[str] | None = None,
+        restrict: int | np.integer | Sequence[str] | None = None,
     ) -> list[Neighbor] | list[list[Neighbor]]:
         """The `top` words most similar to a word or to a vector (D,), the word itself left out.
 
@@ -358,7 +374,7 @@ class WordVectors(GensimNames):
         *,
         positive: Sequence[str | np.ndarray] = (),
         negative: Sequence[str | np.ndarray] = (),
-        restrict: int | Sequence[str] | None = None,
+        restrict: int | np.integer | Sequence[str] | None = None,
     ) -> list[Neighbor]:
         """`a` is to `b` as `c` is to …: the words nearest to b - a + c, of unit vectors.
 
@@ -434,24 +450,34 @@ class WordVectors(GensimNames):
     def unit(self, query: str | np.ndarray | Sequence[str]) -> tuple[np.ndarray, list[list[int]]]:
         """Unit vectors (N, D) of words or vectors, and the rows of each that are in the table."""
         if isinstance(query, np.ndarray):
-            vectors = np.atleast_2d(query).astype(self._compute_dtype)
+            with np.errstate(over="ignore"):
+                vectors = np.atleast_2d(query).astype(self._compute_dtype)
             if vectors.ndim != 2 or vectors.shape[1] != self.size:
                 raise ShapeError(
                     f"a vector of this table has {self.size} numbers; what was given is of shape "
                     f"{query.shape}"
                 )
             known: list[list[int]] = [[] for _ in vectors]
+            tokens: list[str] = []
         else:
             tokens = [query] if isinstance(query, str) else list(query)
             vectors = self._vectors(tokens).astype(self._compute_dtype)
             rows = [self.row(token) for token in tokens]
             known = [[] if row is None else [row] for row in rows]
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            wrong = int(np.argmin(finite))
+            whose = f"of {tokens[wrong]!r}" if tokens else "asked for"
+            raise DataError(
+                f"the vector {whose} holds a number that is not finite in {vectors.dtype}; "
+                "nothing can be compared with it"
+            )
         return _normalized(vectors), known
 
-    def _candidates(self, restrict: int | Sequence[str] | None) -> np.ndarray:
+    def _candidates(self, restrict: int | np.integer | Sequence[str] | None) -> np.ndarray:
         if restrict is None:
             return np.arange(len(self))
-        if isinstance(restrict, int):
+        if isinstance(restrict, int | np.integer):
             if restrict < 1:
                 raise OptionError(f"restrict must be 1 or more, not {restrict}")
             return np.arange(min(restrict, len(self)))
@@ -462,7 +488,7 @@ class WordVectors(GensimNames):
         self,
         queries: np.ndarray,
         top: int,
-        restrict: int | Sequence[str] | None,
+        restrict: int | np.integer | Sequence[str] | None,
         excluded: list[list[int]],
     ) -> list[list[Neighbor]]:
         """The `top` words for each unit vector of `queries` (N, D), but its `excluded` rows."""
@@ -517,6 +543,26 @@ def _is_single(query: str | np.ndarray | Sequence[str]) -> bool:
 def _normalized(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def _as_matrix(rows: Any) -> np.ndarray:
+    try:
+        return np.array(rows, np.float64)
+    except (TypeError, ValueError):
+        raise ShapeError(
+            "the matrix must be an array (V, D), or a list of V lists of D numbers"
+        ) from None
+
+
+def _check_once(tokens: Sequence[str]) -> None:
+    """Refuse words that stand in the table more than once."""
+    words = set(tokens)
+    if len(words) < len(tokens):
+        again = next(token for token in tokens if token not in words or words.remove(token))
+        raise DataError(
+            f"{len(tokens) - len(set(tokens))} rows repeat a word, such as {again!r}; "
+            "keep one row of each word"
+        )
 
 
 def _float_type(dtype: str | np.dtype | type | None) -> np.dtype | None:

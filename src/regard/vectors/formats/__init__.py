@@ -11,15 +11,15 @@ name                 what                                           written
 ``safetensors``      regard's own: opened without being read        ``.safetensors``
 ==================== ============================================== =============
 
-A text or binary file may be compressed: ``.gz`` or ``.zst`` after the suffix when written, told by
-its first bytes when read.
+All but regard's own may be compressed: ``.gz`` or ``.zst`` after the suffix when written, told by
+the first bytes when read.
 """
 
 from pathlib import Path
 
 from regard.errors import DataError, OptionError
 from regard.family import Family
-from regard.vectors.formats._files import head, uncompressed_suffix
+from regard.vectors.formats._files import COMPRESSIONS, check_place, head, uncompressed_suffix
 from regard.vectors.formats._format import Format
 
 _family: Family[Format] = Family("vector format", __name__)
@@ -48,17 +48,30 @@ def recognize(path: Path) -> Format:
     )
 
 
-def for_writing(path: Path) -> Format:
-    """The format that the suffix of `path` asks for; without a suffix, regard's own."""
-    suffix = uncompressed_suffix(path)
-    known: dict[str, str] = {}
-    for name in names():
-        known |= dict.fromkeys(get(name).suffixes, name)
-    if not suffix:
-        return create("safetensors")
-    if suffix not in known:
+def check_output(path: Path) -> None:
+    """Refuse a `path` that no vectors can be written to: by its suffix, or as it stands on disk."""
+    for_writing(path)
+    check_place(path)
+
+
+def for_writing(path: Path, name: str | None = None) -> Format:
+    """The format `name`, or that which the suffix of `path` asks for; without one, regard's own."""
+    if name is None:
+        suffix = uncompressed_suffix(path)
+        known: dict[str, str] = {}
+        for each in names():
+            known |= dict.fromkeys(get(each).suffixes, each)
+        if suffix and suffix not in known:
+            raise OptionError(
+                f"{path}: the suffix {suffix!r} names no vector format; known: "
+                f"{', '.join(sorted(known))}; or give format=…, one of: {', '.join(names())}"
+            )
+        name = known.get(suffix, "safetensors")
+    form = create(name)
+    packed = path.suffix.lower()
+    if packed in COMPRESSIONS and not form.compressible:
         raise OptionError(
-            f"{path}: the suffix {suffix!r} names no vector format; known: "
-            f"{', '.join(sorted(known))}; or give format=…, one of: {', '.join(names())}"
+            f"{path}: regard's own format is opened without being read, so it is not compressed; "
+            f"leave out {packed}, or save as .txt{packed} or .bin{packed}"
         )
-    return create(known[suffix])
+    return form

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,6 +13,7 @@ from regard.text.storage import new_file
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 
 
@@ -35,6 +36,7 @@ class Sink(Protocol):
 class Source:
     """The bytes of a file, decompressed when its first bytes say that it is compressed.
 
+    A UTF-8 byte order mark at the start is passed over.
     `StorageError` if it cannot be opened, `DataError` where its compression is broken.
     """
 
@@ -52,6 +54,9 @@ class Source:
         compression = next((c for magic, c in _MAGIC.items() if start.startswith(magic)), None)
         self.compressed = compression is not None
         self._stream = pa.CompressedInputStream(raw, compression) if compression else raw
+        self._held = b""
+        start = self.read(len(_BYTE_ORDER_MARK))
+        self._held = b"" if start == _BYTE_ORDER_MARK else start
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -61,8 +66,9 @@ class Source:
     def read(self, size: int | None = None) -> bytes:
         """The next `size` bytes, fewer only at the end; all that is left if `size` is None."""
         assert self._stream is not None
-        parts: list[bytes] = []
-        left = size
+        parts = [held] if (held := self._held[:size]) else []
+        self._held = self._held[len(held) :]
+        left = None if size is None else size - len(held)
         try:
             while left is None or left > 0:
                 part = self._stream.read(left if left is not None else 1 << 24)
@@ -92,6 +98,16 @@ def head(path: Path) -> bytes:
         raise _unopened(path, OSError())
     with Source(path) as source:
         return source.read(_HEAD)
+
+
+class _OnlyTriedError(Exception):
+    """Ends the writing of a file that was not meant to be written."""
+
+
+def check_place(path: Path) -> None:
+    """`StorageError` if no file can be written to `path`; whatever is there stays."""
+    with suppress(_OnlyTriedError), new_file(path):
+        raise _OnlyTriedError
 
 
 @contextmanager

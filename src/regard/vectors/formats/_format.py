@@ -99,10 +99,12 @@ class Faults:
 class Format(ABC):
     """A file format of word vectors.
 
-    `suffixes` are those that ask for this format when a table is saved.
+    `suffixes` are those that ask for this format when a table is saved; `compressible` says
+    whether it may be compressed.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
+    compressible: ClassVar[bool] = True
 
     @abstractmethod
     def recognizes(self, head: bytes) -> bool:
@@ -159,6 +161,14 @@ def without_repeats(
     return Table(list(first), matrix[keep], None if counts is None else counts[keep])
 
 
+def utf8(token: object, path: Path) -> bytes:
+    """The bytes of a word that goes to `path`; `DataError` for half a surrogate pair."""
+    try:
+        return str(token).encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{path}: the word {token!r} cannot be written as UTF-8") from None
+
+
 def check_words(table: Table, path: Path) -> None:
     """Refuse words that a format with separated fields cannot hold, and numbers that are none."""
     for token in table.tokens:
@@ -170,10 +180,7 @@ def check_words(table: Table, path: Path) -> None:
                 "save as .safetensors, or rename the word"
             )
         if not token.isascii():
-            try:
-                token.encode()
-            except UnicodeEncodeError:
-                raise DataError(f"{path}: the word {token!r} cannot be written as UTF-8") from None
+            utf8(token, path)
 
 
 def check_numbers(block: np.ndarray, first: int, table: Table, path: Path) -> None:

@@ -5,7 +5,7 @@ import re
 from regard.errors import DataError
 from regard.vectors.formats._files import Source
 
-_HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,9})[ \t\r]*\n")
+_HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,9})[ \t\r]*(?:\n|\Z)")
 
 
 def header(head: bytes) -> tuple[int, int, int] | None:

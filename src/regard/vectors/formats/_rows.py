@@ -35,10 +35,17 @@ _NUMBERS = 1 << 20
 _THREADS = min(os.cpu_count() or 1, 8)
 
 
+def number(field: bytes) -> float:
+    """The number in `field`, in Python's notation but for ``1_000``; `ValueError` if it is none."""
+    if b"_" in field:
+        raise ValueError
+    return float(field)
+
+
 def is_number(field: bytes) -> bool:
-    """Whether `field` is one number, in Python's notation."""
+    """Whether `field` is one number."""
     try:
-        float(field)
+        number(field)
     except ValueError:
         return False
     return True
@@ -151,17 +158,18 @@ def _parse(block: bytes, size: int, kind: pa.DataType) -> tuple[list[str], np.nd
         return None
     flat = fields.values
     _, starts, text = flat.buffers()
-    number = np.ones((rows, size + 1), bool)
-    number[:, 0] = False
-    valid = pa.py_buffer(np.packbits(number.ravel(), bitorder="little"))
+    is_value = np.ones((rows, size + 1), bool)
+    is_value[:, 0] = False
+    valid = pa.py_buffer(np.packbits(is_value.ravel(), bitorder="little"))
     try:
-        tokens = flat.take(pa.array(np.arange(rows) * (size + 1))).to_pylist()
+        words = flat.take(pa.array(np.arange(rows) * (size + 1)))
+        tokens = pc.ascii_trim_whitespace(words).to_pylist()
         numbers = pa.Array.from_buffers(pa.string(), len(flat), [valid, starts, text]).cast(kind)
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
     values = np.frombuffer(numbers.buffers()[1], kind.to_pandas_dtype(), count=len(flat))
     values = values.reshape(rows, size + 1)[:, 1:]
-    if not np.isfinite(values).all() or any(not token or token[0] in " \t" for token in tokens):
+    if not np.isfinite(values).all() or not all(tokens):
         return None
     return tokens, values
 
@@ -191,7 +199,7 @@ def _parse_lines(
         where = f"{where}, word {word!r}"
         try:
             with np.errstate(over="ignore"):
-                row = np.array([float(number) for number in fields[1:]]).astype(dtype)
+                row = np.array([number(field) for field in fields[1:]]).astype(dtype)
         except ValueError:
             wrong = next(f for f in fields[1:] if not is_number(f)).decode("utf-8", "replace")
             faults.row(where, "not all numbers", f"{wrong!r} is not a number")

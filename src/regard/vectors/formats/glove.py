@@ -47,5 +47,10 @@ class Glove(Format):
                 f"{path}: an empty table cannot be saved without a header; save as .txt, .bin "
                 "or .safetensors"
             )
+        if str(table.tokens[0]).startswith("\ufeff"):
+            raise DataError(
+                f"{path}: the first word, {str(table.tokens[0])!r}, begins with a byte order mark, "
+                "which is passed over at the start of a file; save as .txt, .bin or .safetensors"
+            )
         with writing(path) as file:
             _rows.write_rows(file, table, path)

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from regard.errors import DataError
-from regard.vectors.formats._files import head, writing
-from regard.vectors.formats._format import Format, Reading, Table, check_numbers
+from regard.vectors.formats._files import Source, head, writing
+from regard.vectors.formats._format import Format, Reading, Table, check_numbers, utf8
 from regard.vectors.subwords import Subwords
 
 _DTYPES = {
@@ -38,6 +38,7 @@ class Safetensors(Format):
     """
 
     suffixes = (".safetensors",)
+    compressible = False
 
     def recognizes(self, head: bytes) -> bool:
         """The length of a header, and then JSON."""
@@ -87,7 +88,7 @@ class Safetensors(Format):
 
     def write(self, table: Table, path: Path) -> None:
         """Write `table` block by block, without a second copy of its numbers."""
-        words = [str(token).encode() for token in table.tokens]
+        words = [utf8(token, path) for token in table.tokens]
         offsets = np.cumsum([0, *map(len, words)], dtype=np.int64)
         tensors = {
             "vectors": table.matrix,
@@ -119,6 +120,9 @@ class Safetensors(Format):
 
 def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The tensors of a safetensors file, memory-mapped, and its metadata."""
+    with Source(path) as source:
+        if source.compressed:
+            raise DataError(f"{path} is compressed; unpack it first, since its numbers are mapped")
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     if not Safetensors().recognizes(head(path)):
         raise DataError(f"{path} is no safetensors file")

@@ -11,7 +11,7 @@ from typing import no_type_check
 import numpy as np
 from numba import njit
 
-from regard.errors import DataError
+from regard.errors import DataError, OptionError
 from regard.vectors.formats._files import Source, writing
 from regard.vectors.formats._format import (
     Faults,
@@ -81,6 +81,11 @@ class Word2vecBinary(Format):
     suffixes = (".bin",)
 
     def __init__(self, dtype: str = "float32"):
+        if dtype not in ("float32", "float64"):
+            raise OptionError(
+                f"word2vec's binary format holds float32 or float64, not {dtype}; save {dtype} as "
+                ".safetensors"
+            )
         self.dtype = np.dtype(dtype).newbyteorder("<")
 
     def recognizes(self, head: bytes) -> bool:

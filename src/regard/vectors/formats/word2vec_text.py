@@ -26,9 +26,9 @@ class Word2vecText(Format):
         found = header(head)
         if found is None:
             return False
-        rows, size, start = found
+        _, size, start = found
         body = head[start:]
-        if rows == 0 and not body.strip():
+        if not body.strip():
             return True
         first = body.split(b"\n", 1)[0].split()
         if len(first) > size and all(map(_rows.is_number, first[len(first) - size :])):
