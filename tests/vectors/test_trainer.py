@@ -1,6 +1,5 @@
 """Long runs: checkpoints, death, Ctrl-C, exact shares."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from regard.errors import DataError, StorageError
+from regard.errors import DataError, OptionError, StorageError
 from regard.vectors import Word2Vec, WordVectors
 from regard.vectors.encoding import encode_lists, merge_words
 from regard.vectors.kernels.state import DONE
@@ -82,8 +81,8 @@ def test_interrupt_leaves_usable_vectors_and_a_checkpoint(tmp_path):
     assert file.exists()
 
 
-def trainer(**settings):
-    corpus = encode_lists(TEXTS)
+def trainer(texts=TEXTS, **settings):
+    corpus = encode_lists(texts)
     model = Word2Vec(**({"size": 5, "epochs": 2, "min_count": 1} | settings))
     return Trainer(model, corpus, merge_words(corpus, 1, None), None, None, 1000)
 
@@ -127,7 +126,56 @@ def test_a_checkpoint_fits_only_its_own_run(tmp_path):
     save_file({"a": np.zeros(1)}, tmp_path / "tensors")
     with pytest.raises(DataError, match=r"is no checkpoint of word2vec training"):
         run.keep(tmp_path / "tensors", 0.0, resume=True)
-    assert os.listdir(tmp_path) != []
+    save_file({"a": np.zeros(1)}, tmp_path / "old", {"regard": "word2vec checkpoint 2"})
+    with pytest.raises(DataError, match=r"is a checkpoint of another version of regard \("):
+        run.keep(tmp_path / "old", 0.0, resume=True)
+    backwards = trainer([text[::-1] for text in TEXTS], threads=1)
+    assert backwards.words.tokens == run.words.tokens
+    with pytest.raises(DataError, match=r"was written for another text; give the same text, or"):
+        backwards.keep(file, 0.0, resume=True)
+    regrouped = trainer([TEXTS[0] + TEXTS[1], *TEXTS[2:]], threads=1)
+    with pytest.raises(DataError, match=r"was written for another text"):
+        regrouped.keep(file, 0.0, resume=True)
+    trainer(threads=1).keep(file, 0.0, resume=True)
+
+
+def test_any_tokens_are_resumed(tmp_path):
+    texts = [["a\nb", "c", "", "词", "\ud800"]] * 9
+    run = trainer(texts, threads=1)
+    run.keep(tmp_path / "run", 0.0, resume=False)
+    run._write()
+    again = trainer(texts, threads=1)
+    again.keep(tmp_path / "run", 0.0, resume=True)
+    np.testing.assert_array_equal(again.tables.input, run.tables.input)
+
+
+def test_a_file_that_is_no_checkpoint_is_not_touched(tmp_path):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("years of work")
+    model = Word2Vec(size=5, threads=1)
+    read = []
+    texts = (read.append(text) or text for text in TEXTS)
+    with pytest.raises(DataError, match=r"precious\.txt is no checkpoint .*, and would be lost"):
+        model.fit(texts, checkpoint=precious, progress=False)
+    save_file({"a": np.zeros(1)}, tmp_path / "tensors")
+    with pytest.raises(DataError, match="would be lost"):
+        model.fit(texts, checkpoint=tmp_path / "tensors", progress=False)
+    with pytest.raises(StorageError, match=r"cannot write .*: it is no ordinary file"):
+        model.fit(texts, checkpoint=tmp_path, progress=False)
+    assert precious.read_text() == "years of work"
+    assert (tmp_path / "tensors").exists()
+    assert not read
+    run = trainer(threads=1)
+    run.keep(tmp_path / "run", 0.0, resume=False)
+    run._write()
+    model.fit(texts, checkpoint=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_beyond_all_bounds_end_the_run():
+    model = Word2Vec(size=4, min_count=1, alpha=1e38, epochs=20, sample=0, threads=1)
+    with pytest.raises(OptionError, match=r"beyond all bounds in epoch \d+ with alpha=1e\+38"):
+        model.fit(TEXTS, progress=False)
 
 
 def test_a_thread_that_fails_is_heard(monkeypatch):

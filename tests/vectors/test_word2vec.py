@@ -173,6 +173,7 @@ def test_result_saves_what_was_trained(tmp_path):
         ({"sample": -1.0}, "sample: input should be greater than or equal to 0, got -1.0"),
         ({"negatives": 0}, "negatives=0 without hierarchical_softmax leaves nothing to learn"),
         ({"alpha": 0.01, "min_alpha": 0.1}, "min_alpha=0.1 is above alpha=0.01"),
+        ({"alpha": float("inf")}, "alpha: input should be a finite number, got inf"),
     ],
 )
 def test_settings_are_checked(settings, message):
@@ -192,6 +193,47 @@ def test_texts_are_checked(tmp_path):
         model.fit([["a"] * 9], vectors=vectors, progress=False)
     with pytest.raises(OptionError, match=r"resume=True needs checkpoint="):
         model.fit([["a"] * 9], resume=True, progress=False)
+    with pytest.raises(OptionError, match=r"average_every must be 1 word or more, not 0"):
+        model.fit([["a"] * 9], average_every=0, progress=False)
+    for seconds in (-1.0, float("nan")):
+        with pytest.raises(OptionError, match=r"checkpoint_every must be 0 seconds or more, not"):
+            model.fit([["a"] * 9], checkpoint_every=seconds, progress=False)
+
+
+def test_what_is_no_text_is_told_in_one_line():
+    """In another process, since annotations are checked in this one."""
+    script = (
+        "from regard.errors import RegardError\n"
+        "from regard.vectors import Word2Vec, WordVectors\n"
+        "model = Word2Vec(size=3, min_count=1, threads=1, epochs=1)\n"
+        "for source in (None, 3, b'a b', [3], [b'a b'], [[1, 'a']], [[None, 'a']], [[1, 2]],\n"
+        "               [[b'a']], [[['a']]]):\n"
+        "    try: model.fit(source, progress=False)\n"
+        "    except RegardError as error: print(error)\n"
+        "try: WordVectors.load('none', limit='3')\n"
+        "except RegardError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert not done.stderr
+    wrong = "a token that is no string but"
+    for line, message in zip(
+        done.stdout.splitlines(),
+        (
+            "nothing to train on in None; give a path, an encoded corpus, or lists of tokens",
+            "nothing to train on in 3; ",
+            "nothing to train on in b'a b'; ",
+            "item 0 is 3, not a list of tokens",
+            "item 0 is b'a b', not a list of tokens",
+            f"a text holds 1, {wrong} int; turn tokens into strings first",
+            f"a text holds None, {wrong} NoneType; ",
+            f"a text holds 1, {wrong} int; ",
+            f"a text holds b'a', {wrong} bytes; ",
+            "item 0 is no list of strings: ",
+            "limit must be a whole number, 0 or more, not '3'",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(message)
 
 
 def test_one_word_and_empty_lines():

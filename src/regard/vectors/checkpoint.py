@@ -14,19 +14,23 @@ from safetensors.numpy import save_file
 
 from regard.errors import DataError, StorageError
 from regard.text.storage import new_file
+from regard.vectors.formats._files import check_place
 
-_KIND = "word2vec checkpoint 2"
+_ANY = "word2vec checkpoint"
+_KIND = f"{_ANY} 3"
 
 
 @dataclass
 class Checkpoint:
     """The state of a run.
 
-    `tables` are float32 with padded rows; `counts` (threads, 6), `numbers` (threads, 3),
-    `random` (threads, 2) and `drawn` (threads, 512) are the workers'.
+    `text` is a digest of what it trains on. `tables` are float32 with padded rows; `counts`
+    (threads, 6), `numbers` (threads, 3), `random` (threads, 2) and `drawn` (threads, 512) are the
+    workers'.
     """
 
     about: dict[str, Any]
+    text: str
     tokens: list[str]
     epoch: int
     round: int
@@ -39,9 +43,30 @@ class Checkpoint:
     drawn: np.ndarray
 
 
+def check_checkpoint(path: Path) -> None:
+    """Refuse a `path` where no checkpoint can be written, or where something else stands."""
+    check_place(path)
+    if path.exists():
+        kind = _kind(path)
+        if not kind.startswith(_ANY):
+            raise DataError(
+                f"{path} is no checkpoint of word2vec training, and would be lost; name another "
+                "file for the checkpoint"
+            )
+
+
+def _kind(path: Path) -> str:
+    """What the file says that it is; nothing if it is no safetensors file."""
+    try:
+        with safe_open(path, "numpy") as file:
+            return (file.metadata() or {}).get("regard", "")
+    except SafetensorError:
+        return ""
+
+
 def write_checkpoint(path: Path, state: Checkpoint) -> None:
     """Write `state` to `path`, whole or not at all."""
-    words = "\n".join(state.tokens).encode()
+    words = json.dumps(state.tokens).encode()
     tensors = {
         **{f"tables.{name}": table for name, table in state.tables.items()},
         "counts": state.counts,
@@ -50,7 +75,7 @@ def write_checkpoint(path: Path, state: Checkpoint) -> None:
         "drawn": state.drawn,
         "tokens": np.frombuffer(words, np.uint8),
     }
-    names = ("about", "epoch", "round", "seconds", "losses")
+    names = ("about", "text", "epoch", "round", "seconds", "losses")
     plain = {name: getattr(state, name) for name in names}
     with new_file(path) as new:
         save_file(tensors, new, {"regard": _KIND, "state": json.dumps(plain)})
@@ -60,17 +85,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """The state in `path`; `DataError` if it is none."""
     if not path.is_file():
         raise StorageError(f"no checkpoint to resume from at {path}")
-    try:
-        with safe_open(path, "numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("regard") != _KIND:
-                raise DataError(f"{path} is no checkpoint of word2vec training")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise DataError(f"{path} is no checkpoint of word2vec training: {error}") from None
+    kind = _kind(path)
+    if not kind.startswith(_ANY):
+        raise DataError(f"{path} is no checkpoint of word2vec training")
+    if kind != _KIND:
+        raise DataError(
+            f"{path} is a checkpoint of another version of regard ({kind!r}, this one knows "
+            f"{_KIND!r}); go on with that version, or start anew"
+        )
+    with safe_open(path, "numpy") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     return Checkpoint(
         **json.loads(metadata["state"]),
-        tokens=tensors["tokens"].tobytes().decode().split("\n"),
+        tokens=json.loads(tensors["tokens"].tobytes()),
         tables={
             name.removeprefix("tables."): table
             for name, table in tensors.items()

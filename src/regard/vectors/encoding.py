@@ -42,8 +42,19 @@ def encode_lists(texts: Iterable[Sequence[str]]) -> Encoded:
                 f"item {place} is the string {tokens[:40]!r}, not a list of tokens; split it first "
                 "(a path as str or Path trains on a file)"
             )
-        ids.extend([known.setdefault(token, len(known)) for token in tokens])
+        if isinstance(tokens, bytes) or not isinstance(tokens, Iterable):
+            raise DataError(f"item {place} is {tokens!r:.40}, not a list of tokens")
+        try:
+            ids.extend([known.setdefault(token, len(known)) for token in tokens])
+        except TypeError as error:
+            raise DataError(f"item {place} is no list of strings: {error}") from error
         offsets.append(len(ids))
+    wrong = next((token for token in known if not isinstance(token, str)), "")
+    if not isinstance(wrong, str):
+        raise DataError(
+            f"a text holds {wrong!r:.40}, a token that is no string but {type(wrong).__name__}; "
+            "turn tokens into strings first"
+        )
     counts = np.bincount(np.frombuffer(ids, np.int32), minlength=len(known)) if ids else []
     counts = np.asarray(counts, np.int64)
     tokens = list(known)

@@ -6,6 +6,7 @@ halted between two pieces of text and go on as if nothing had been, which is how
 taken.
 """
 
+import hashlib
 import math
 import mmap
 import os
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from regard.errors import DataError
+from regard.errors import DataError, OptionError
 from regard.progress import Bar
 from regard.vectors.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from regard.vectors.encoding import Encoded, Words
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _TICK = 0.25
 _BLOCK = 1 << 14
+_HASHED = 1 << 24
 
 
 @runtime_checkable
@@ -93,6 +95,7 @@ class Trainer:
         self.seconds = 0.0
         self._interrupted = False
         self._file: Path | None = None
+        self._text = ""
         self._every, self._saved = math.inf, time.monotonic()
 
         width = -(-settings.size // ALIGNMENT) * ALIGNMENT
@@ -155,11 +158,21 @@ class Trainer:
 
     def keep(self, file: Path, every: float, resume: bool) -> None:
         """Write checkpoints to `file` every so many seconds; with `resume`, begin from it."""
-        self._file = file if self.size == 1 else file.with_name(f"{file.name}.{self.rank}")
-        self._every = every
+        self._file, self._every = file, every
+        self._text = self._digest()
         if resume:
             self._restore(read_checkpoint(self._file))
             self._check_peers()
+
+    def _digest(self) -> str:
+        """Of the ids of this process, in their lines: the same for the same text only."""
+        digest = hashlib.blake2b(digest_size=16)
+        begin, end = self.parts[0][0], self.parts[-1][1]
+        for array in (self.corpus.ids[begin:end], self.corpus.offsets, self.corpus.rows):
+            for first in range(0, len(array), _HASHED):
+                digest.update(array[first : first + _HASHED])
+                _let_go(array)
+        return digest.hexdigest()
 
     def _about(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to fit."""
@@ -169,6 +182,7 @@ class Trainer:
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
             about=self._about(),
+            text=self._text,
             tokens=self.words.tokens,
             epoch=self.epoch,
             round=self.round,
@@ -188,8 +202,10 @@ class Trainer:
                     f"{self._file} was written with {name}={saved.about.get(name)!r}, this run has "
                     f"{name}={mine!r}; give the same settings and text, or start anew"
                 )
-        if saved.tokens != self.words.tokens:
-            raise DataError(f"{self._file} was written for other words; give the same text")
+        if saved.text != self._text or saved.tokens != self.words.tokens:
+            raise DataError(
+                f"{self._file} was written for another text; give the same text, or start anew"
+            )
         for name, table in zip(Tables._fields, self.tables, strict=True):
             table[:] = saved.tables[name]
         self.epoch, self.round, self.losses = saved.epoch, saved.round, saved.losses
@@ -226,6 +242,7 @@ class Trainer:
                     self.round += not self.stopped
                     if self._file is not None and (self.stopped or due):
                         self._write()
+                self._check_finite()
                 if not self.stopped:
                     self._end_epoch()
         if self.stopped and progress:
@@ -350,6 +367,16 @@ class Trainer:
             loss, examples = self._loss(place)
             parts.append(f"loss {loss / max(1, examples):.4f}")
         return "  ".join(parts)
+
+    def _check_finite(self) -> None:
+        """Refuse to go on, or to end, with numbers that grew beyond all bounds."""
+        for table in self.tables:
+            for first in range(0, len(table), _BLOCK):
+                if not np.isfinite(table[first : first + _BLOCK]).all():
+                    raise OptionError(
+                        f"the numbers grew beyond all bounds in epoch {self.epoch + 1} with "
+                        f"alpha={self.settings.first_rate}; lower alpha"
+                    )
 
     def _end_epoch(self) -> None:
         for name, place in self._objectives():

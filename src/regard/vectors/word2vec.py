@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from regard.errors import OptionError, unknown_name
 from regard.text import EncodedCorpus, Segmenter
 from regard.text.counting import give_back
+from regard.vectors.checkpoint import check_checkpoint
 from regard.vectors.encoding import Encoded, encode_lists, merge_words
 from regard.vectors.trainer import Peers, Trainer
 from regard.vectors.word_vectors import WordVectors
@@ -55,9 +56,9 @@ class Word2Vec(BaseModel):
     """Draw the window of each center from 1 to `window`, so that near words count more."""
     epochs: Count = 5
     """Times through the text."""
-    alpha: Annotated[float, Field(gt=0)] | None = None
+    alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Learning rate at the start; by default 0.025, and 0.05 for cbow."""
-    min_alpha: Annotated[float, Field(gt=0)] = 1e-4
+    min_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-4
     """Learning rate at the end; between, it falls in a line with the words done."""
     shared_negatives: bool = True
     """One set of negatives serves a whole window of skip-gram, which is twice as fast; otherwise
@@ -136,8 +137,10 @@ class Word2Vec(BaseModel):
         occur `min_count` times join, counts add up. Their output rows continue too where they were
         saved along (`keep_output`), and begin at zero otherwise.
 
-        `checkpoint` names a file that is written every `checkpoint_every` seconds; ``resume=True``
-        goes on from it. Ctrl-C ends training early: the vectors so far are returned.
+        `checkpoint` names a file that is written every `checkpoint_every` seconds and removed at
+        the end; ``resume=True`` goes on from it. Each of several processes has its own, named
+        after it and its rank. A file that is no checkpoint is refused. Ctrl-C ends training early:
+        the vectors so far are returned.
 
         `peers` are the other processes of a distributed run: each trains its share of the lines,
         and all take the average every `average_every` words of one.
@@ -147,18 +150,27 @@ class Word2Vec(BaseModel):
         """
         if resume and checkpoint is None:
             raise OptionError("resume=True needs checkpoint=, the file to go on from")
+        if average_every < 1:
+            raise OptionError(f"average_every must be 1 word or more, not {average_every}")
+        if not checkpoint_every >= 0:
+            raise OptionError(f"checkpoint_every must be 0 seconds or more, not {checkpoint_every}")
         if vectors is not None and vectors.matrix.shape[1] != self.size:
             raise OptionError(
                 f"vectors have size {vectors.matrix.shape[1]}, these settings size={self.size}; "
                 f"set size={vectors.matrix.shape[1]} to continue from them"
             )
+        file = None if checkpoint is None else Path(checkpoint)
+        if file is not None:
+            if peers is not None and peers.size > 1:
+                file = file.with_name(f"{file.name}.{peers.rank}")
+            check_checkpoint(file)
         with TemporaryDirectory(prefix="regard-") as scratch:
             folder = Path(scratch) / "corpus" if encoded is None else Path(encoded)
             corpus = self._encode(source, folder, vectors, segmenter, column, errors)
             words = merge_words(corpus, self.min_count, vectors)
             trainer = Trainer(self, corpus, words, vectors, peers, average_every)
-            if checkpoint is not None:
-                trainer.keep(Path(checkpoint), checkpoint_every, resume)
+            if file is not None:
+                trainer.keep(file, checkpoint_every, resume)
             trainer.run(progress)
             matrix, about = trainer.finish(keep_output)
         return WordVectors(words.tokens, matrix, words.counts, about)
@@ -187,4 +199,9 @@ class Word2Vec(BaseModel):
             vocabulary = source.vocabulary
             ids, offsets = np.asarray(source.ids), np.asarray(source.offsets)
             return Encoded(ids, offsets, vocabulary.tokens, np.asarray(vocabulary.counts))
+        if isinstance(source, bytes) or not isinstance(source, Iterable):
+            raise OptionError(
+                f"nothing to train on in {source!r:.40}; give a path, an encoded corpus, or lists "
+                "of tokens"
+            )
         return encode_lists(source)
