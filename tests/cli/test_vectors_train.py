@@ -74,6 +74,10 @@ def test_what_is_refused_is_one_line(corpus, tmp_path, capsys):
         ([corpus, "-o", output, "--resume"], "needs checkpoint="),
         ([corpus, "-o", output, "--resume", "--checkpoint", tmp_path / "c"], "no checkpoint"),
         ([corpus, "-o", tmp_path / "v.pkl", *SMALL], "the suffix '.pkl' names no vector format"),
+        ([corpus, "-o", output, "--average-every", "0"], "average_every must be 1 word or more"),
+        ([corpus, "-o", output, "--errors", "ignore"], "known: replace, strict"),
+        ([corpus, "-o", output, "--checkpoint", corpus], "would be lost"),
+        ([corpus, "-o", tmp_path / "v.safetensors.gz"], "is not compressed"),
         ([corpus], "--output"),
     ):
         status = train(*arguments)
@@ -88,8 +92,37 @@ def test_what_is_refused_is_one_line(corpus, tmp_path, capsys):
 def test_an_output_that_cannot_be_written_is_refused_before_training(corpus, tmp_path, capsys):
     encoded = tmp_path / "encoded"
     assert train(corpus, "-o", tmp_path / "v.pkl", "--encoded", encoded) == 2
+    (tmp_path / "folder.bin").mkdir()
+    assert train(corpus, "-o", tmp_path / "folder.bin", "--encoded", encoded) == 2
+    assert "it is no ordinary file" in capsys.readouterr().err
+    before = corpus.read_bytes()
+    for source in (corpus, tmp_path, tmp_path / "*.txt"):
+        assert train(source, "-o", corpus, "--encoded", encoded) == 2
+        assert "is the text to train on, and would be lost" in capsys.readouterr().err
+    assert corpus.read_bytes() == before
     assert not encoded.exists()
-    capsys.readouterr()
+
+
+def test_vectors_that_the_format_cannot_hold_are_kept_beside_it(corpus, tmp_path, capsys):
+    output = tmp_path / "v.bin"
+    assert train(corpus, "-o", output, *SMALL, "--segmenter", "characters") == 2
+    message = capsys.readouterr().err
+    assert "the word ' ' holds a space" in message
+    assert f"the vectors that were trained are kept in {output}.safetensors" in message
+    assert message.count("\n") == 1
+    assert not output.exists()
+    assert " " in WordVectors.load(f"{output}.safetensors")
+
+
+def test_text_comes_through_a_pipe(corpus, tmp_path):
+    output = tmp_path / "v.safetensors"
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "vectors", "train", "-", "-o", str(output), *SMALL],
+        input=corpus.read_bytes(),
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(WordVectors.load(output)) == 13
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")

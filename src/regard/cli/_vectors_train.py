@@ -8,13 +8,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.cli.vectors import load_vectors
+from regard.errors import DataError, OptionError, RegardError
+from regard.text.sources import find_sources
 from regard.vectors import formats
 from regard.vectors.trainer import Peers
 from regard.vectors.word2vec import Word2Vec
+from regard.vectors.word_vectors import WordVectors
 
 
 def train(
-    source: str,
+    source: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     output: Annotated[Path, Parameter(name=["--output", "-o"])],
@@ -50,7 +53,7 @@ def train(
     column
         The column of the text in a table.
     errors
-        What to do with bytes that are not the file's encoding: strict, replace or ignore.
+        What to do with bytes that are not the file's encoding: strict stops, replace puts U+FFFD.
     encoded
         A folder for the text as numbers, found again by the next run.
     vectors
@@ -68,7 +71,12 @@ def train(
     quiet
         Show no progress.
     """
-    formats.for_writing(output)
+    formats.check_output(output)
+    if output.exists() and any(
+        one.path is not None and one.path.exists() and one.path.samefile(output)
+        for one in find_sources(source)
+    ):
+        raise OptionError(f"{output} is the text to train on, and would be lost; name another file")
     start = None if vectors is None else load_vectors(vectors)
     settings = settings or Word2Vec()
     if start is not None and "size" not in settings.model_fields_set:
@@ -92,7 +100,7 @@ def train(
         )
     if not first:
         return
-    trained.save(output)
+    _save(trained, output)
     about = trained.extra["training"]
     for name, losses in about["loss"].items():
         means = " ".join(f"{loss:.4f}" for loss in losses)
@@ -101,6 +109,16 @@ def train(
         f"{output}: {len(trained)} words x {trained.size}, {about['words_per_second']:,.0f} words/s"
         + (", stopped early" if about["stopped"] else "")
     )
+
+
+def _save(trained: WordVectors, output: Path) -> None:
+    """Write the vectors; where the format asked for cannot hold them, beside it as regard's own."""
+    try:
+        trained.save(output)
+    except RegardError as error:
+        kept = output.with_name(f"{output.name}.safetensors")
+        trained.save(kept)
+        raise DataError(f"{error}; the vectors that were trained are kept in {kept}") from None
 
 
 def _peers() -> AbstractContextManager[Peers | None]:
