@@ -640,6 +640,11 @@ def test_bad_fasttext_files(fasttext, tmp_path):
     assert "is cut: it ends after 70 bytes, within its settings" in message(path)
     path.write_bytes(data[:110])
     assert "within its dictionary, after" in message(path)
+    path.write_bytes(b"")
+    assert "lacks the mark at its start" in message(path, format="fasttext_binary")
+    for entries in (-1, 2**31 - 1):
+        path.write_bytes(data[:64] + struct.pack("<i", entries) + data[68:])
+        assert f"among {entries} entries, in {len(data)} bytes" in message(path)
     path.write_bytes(data[:400])
     assert "rows of its matrix" in message(path)
     path.write_bytes(data[:4] + struct.pack("<i", 99) + data[8:])

@@ -29,6 +29,7 @@ _PLAUSIBLE = (
     (0, 2**31 - 1), (0, 100), (0, 100), (0, 2**31 - 1),
 )  # fmt: skip
 _SUPERVISED = 3
+_ENTRY = 10  # bytes of an empty word: its end, count and kind
 _ROWS = 1 << 15
 
 
@@ -62,10 +63,10 @@ class FasttextBinary(Format):
     def read(self, path: Path, reading: Reading) -> Table:
         """The table in `path`, with `subwords` unless the model was trained without them."""
         with Source(path) as source:
-            compressed = source.compressed
-            data = np.frombuffer(source.read(), np.uint8) if compressed else None
-        if data is None:
-            data = np.memmap(path, np.uint8, "r")
+            if source.compressed or not path.stat().st_size:
+                data = np.frombuffer(source.read(), np.uint8)
+            else:
+                data = np.memmap(path, np.uint8, "r")
         return _read(path, np.asarray(data), reading)
 
 
@@ -103,6 +104,11 @@ def _read(path: Path, data: np.ndarray, reading: Reading) -> Table:
     if version == 11 and settings["model"] == _SUPERVISED:
         maxn = 0
     entries, words, _, _, pruned = unpack("<iiiqq", 64, "settings")
+    if size < 1 or not 0 <= words <= entries <= len(data) // _ENTRY:
+        raise DataError(
+            f"{path} is damaged or cut: it announces {words} words of {size} numbers among "
+            f"{entries} entries, in {len(data)} bytes"
+        )
     starts, stops = np.empty(entries, np.int64), np.empty(entries, np.int64)
     found, position = _scan_words(data, 92, starts, stops)
     if found < entries:
