@@ -337,9 +337,9 @@ def test_shapes_and_types_are_checked():
     ):
         with pytest.raises(ShapeError, match=message):
             WordVectors(["a"], matrix)
-    assert WordVectors(["a"], [[1.0, 2]], [3])["a"].tolist() == [1, 2]
+    assert WordVectors(["a"], [[1.0, 2.0]], [3])["a"].tolist() == [1, 2]
     with pytest.raises(ShapeError, match=r"must be an array \(V, D\), or a list of V lists"):
-        WordVectors(["a", "b"], [[1.0, 2], [3]])
+        WordVectors(["a", "b"], [[1.0, 2.0], [3.0]])
     with pytest.raises(ShapeError, match="counts must be one number for each of 1 words"):
         WordVectors(["a"], np.ones((1, 3)), np.ones(2))
     with pytest.raises(ShapeError, match=r"has 3 numbers; what was given is of shape \(2,\)"):

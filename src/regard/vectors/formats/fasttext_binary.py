@@ -133,7 +133,15 @@ def _read(path: Path, data: np.ndarray, reading: Reading) -> Table:
     if position + 4 * rows * columns > len(data):
         complete = (len(data) - position) // (4 * columns)
         raise DataError(f"{path} is cut: it holds {complete} of the {rows} rows of its matrix")
-    matrix = data[position : position + 4 * rows * columns].view("<f4").reshape(rows, columns)
+    end = position + 4 * rows * columns
+    matrix = data[position:end].view("<f4").reshape(rows, columns)
+    if reading.strict:
+        _, outputs, width = unpack("<?qq", end, "output matrix")
+        if end + 17 + 4 * outputs * width > len(data):
+            raise DataError(
+                f"{path} is cut: it ends within its output matrix, which vectors do not need; load "
+                "with errors='replace' to read them all the same"
+            )
 
     faults = Faults(path, reading)
     kept = words if reading.limit is None else min(words, reading.limit)
