@@ -170,7 +170,7 @@ class Trainer:
         begin, end = self.parts[0][0], self.parts[-1][1]
         for array in (self.corpus.ids[begin:end], self.corpus.offsets, self.corpus.rows):
             for first in range(0, len(array), _HASHED):
-                digest.update(array[first : first + _HASHED])
+                digest.update(array[first : first + _HASHED].data)
                 _let_go(array)
         return digest.hexdigest()
 
