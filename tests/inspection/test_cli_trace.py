@@ -80,6 +80,7 @@ def test_files_are_written(folder, tmp_path, capsys):
         (["TEXT", "--layer", "2"], "layer 2 is asked for"),
         (["TEXT", "--head", "6"], "head 6 is asked for"),
         (["  "], "the text is empty"),
+        (["👩‍👩‍👧‍👦 " * 60], "the model reads at most 40; shorten it"),
         (["fox " * 60], "the text has 62 tokens, but the model reads at most 40; shorten it"),
         ([], "give a text"),
         (["TEXT", "--save", "a.gif"], "--save writes .png, .svg, .json, .html, .safetensors, not"),
@@ -88,6 +89,10 @@ def test_files_are_written(folder, tmp_path, capsys):
         (["TEXT", "--arithmetic", "3"], "--arithmetic takes a row and a column such as 3,5"),
         (["TEXT", "--renormalize"], "--renormalize is for rows without special tokens"),
         (["TEXT", "--part", "cross"], "part 'cross' is asked for; the model has self"),
+        (["TEXT", "--top", "-3"], "--top is a number of links, 0 or more, not -3"),
+        (["TEXT", "--generate", "-1"], "generate= is a number of tokens, not -1"),
+        (["\udcff a"], "the text is not valid Unicode"),
+        (["TEXT", "--save", "/proc/a.json"], "/proc/a.json"),
         (["TEXT", "--target", "x"], "target= is for encoder–decoder models"),
     ],
 )
@@ -100,11 +105,48 @@ def test_bad_input_is_one_line(folder, capsys, arguments, message):
     assert said.err.count("\n") == 1
 
 
+def test_what_does_not_fit_a_picture_is_refused_before_anything_is_written(
+    tmp_path, small_model, words_tokenizer, capsys
+):
+    folder = tmp_path / "model"
+    small_model("bert", vocab_size=120).save_pretrained(folder)
+    words_tokenizer.save_pretrained(folder)
+    text, page = "fox " * 80, tmp_path / "a.json"
+    assert run("trace", folder, text, "--save", page, "--save", tmp_path / "a.png") == 2
+    said = capsys.readouterr()
+    assert "82 × 82 cells are too many for a picture: it holds 64 a side; choose some" in said.err
+    assert "(--tokens 0-63)" in said.err
+    assert not page.exists()
+    assert run("trace", folder, text, "--save", tmp_path / "a.png", "--tokens", "20-40") == 0
+
+
 def test_a_folder_that_is_no_model(tmp_path, capsys):
     assert run("trace", tmp_path, "a") == 2
     assert "is not a model: it has no config.json" in capsys.readouterr().err
     assert run("trace", tmp_path / "none.safetensors") == 2
     assert "there is no file" in capsys.readouterr().err
+
+
+def test_what_heads_do(folder, capsys):
+    assert run("trace", folder, TEXT, "--summary") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["layer", "head", "diagonal", "entropy"]
+    assert [line.split()[:2] for line in lines[2:]] == [
+        [str(layer), str(head)] for layer in range(2) for head in range(6)
+    ]
+
+
+def test_texts_that_are_written(tmp_path, small_model, bytes_tokenizer, capsys):
+    for family, settings in (("gpt2", ()), ("t5", ("--part", "cross"))):
+        folder = tmp_path / family
+        small_model(family, vocab_size=320).save_pretrained(folder)
+        bytes_tokenizer.save_pretrained(folder)
+        assert run("trace", folder, "the fox", "--generate", 3, *settings) == 0
+        out = capsys.readouterr().out
+        assert "note: the last generated token was written, not read, so it has no row" in out
+    assert "cross of encoder, decoder, cross" in out
+    assert run("trace", tmp_path / "t5", "the fox", "--target", "a dog", "--part", "decoder") == 0
+    assert "decoder, layer 1, head 0" in capsys.readouterr().out
 
 
 def test_windows(folder, capsys):

@@ -8,7 +8,7 @@ import torch
 from regard.attention.masks import Causal, Window
 from regard.errors import DataError, OptionError, StorageError
 from regard.inspection import Trace, trace, trace_windows
-from regard.inspection.tokens import from_ids
+from regard.inspection.tokens import Token, from_ids
 
 TEXT = "the quick brown fox jumps"
 
@@ -52,6 +52,17 @@ def test_chinese_and_emoji_are_characters_again(small_model, bytes_tokenizer):
     again, tokens = from_ids(bytes_tokenizer, bytes_tokenizer(text)["input_ids"])
     assert again == text
     assert [t.label for t in tokens if t.pieces > 1] == [x for x in labels if "[" in x]
+
+
+def test_labels_show_what_cannot_be_seen():
+    shown = {
+        "👨‍👩‍👧": "👨‍👩‍👧",
+        "a\u200db": "a\\u200db",
+        "\u200d": "\\u200d",
+        " \n": "⏎",
+        "  ": "␣␣",
+    }
+    assert {text: Token(text).label for text in shown} == shown
 
 
 def test_words_are_merged_and_rows_sum_to_one(small_model, words_tokenizer):

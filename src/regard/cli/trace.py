@@ -96,6 +96,8 @@ def trace(
     for path in save:
         if path.suffix not in FORMATS:
             raise OptionError(f"--save writes {', '.join(FORMATS)}, not {path.name!r}")
+    if top < 0:
+        raise OptionError(f"--top is a number of links, 0 or more, not {top}")
     if renormalize and not hide_special:
         raise OptionError("--renormalize is for rows without special tokens: add --hide-special")
     if windows and save:
@@ -121,6 +123,7 @@ def trace(
                 console.print(line, soft_wrap=True, markup=False)
         if save or not (summary or arithmetic):
             shown = _view(found, at, which, units, hide_special, renormalize, span)
+            _require_fits(shown, save)
             if not (summary or arithmetic):
                 _show(console, shown, top)
             for path in save:
@@ -214,6 +217,19 @@ def _show(console: "Console", shown: "View", top: int) -> None:
         links.add_row(first, second, f"{weight:.4f}")
     if top > 0:
         console.print(links)
+
+
+def _require_fits(shown: "View", save: tuple[Path, ...]) -> None:
+    """Nothing is printed or written if one of the files could not be."""
+    from regard.inspection.export import LARGEST_PAGE
+
+    for path in save:
+        if path.suffix == ".html":
+            shown.require_at_most(LARGEST_PAGE, "a page by itself")
+        elif path.suffix in (".png", ".svg"):
+            from regard.plots.attention import LARGEST
+
+            shown.require_at_most(LARGEST, "a picture")
 
 
 def _write(found: "Trace", shown: "View", path: Path) -> None:

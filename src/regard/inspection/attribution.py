@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.inspection.atlas import head_of
+from regard.inspection.capture import own
 from regard.inspection.interventions.editing import edit, number_of
 from regard.inspection.interventions.edits import Edit, Place
 from regard.inspection.record import AttentionRecord
@@ -46,6 +47,8 @@ def relevance(
     Face sequence classifiers with their tokenizer, whose answer is read from the first token, or
     the last of a causal model.
     """
+    if own.is_own(model) and not hasattr(model, "labels"):
+        raise OptionError(f"relevance is for classifiers, and {type(model).__name__} is none")
     traced = trace(model, text, tokenizer=tokenizer)
     gradients = _Gradients()
     was_training = model.training

@@ -69,13 +69,17 @@ class View:
             "weights": self.weights.tolist(),
         }
 
+    def require_at_most(self, side: int, what: str) -> None:
+        """`OptionError` if there are more rows or columns than `side`."""
+        if max(len(self.rows), len(self.cols)) > side:
+            raise OptionError(
+                f"{len(self.rows)} × {len(self.cols)} cells are too many for {what}: it holds "
+                f"{side} a side; choose some tokens (--tokens 0-{side - 1}), or use the explorer"
+            )
+
     def to_html(self) -> str:
         """A page by itself: a table of shades, each cell telling its weight."""
-        if max(len(self.rows), len(self.cols)) > LARGEST_PAGE:
-            raise OptionError(
-                f"{len(self.rows)} × {len(self.cols)} cells are too many for a page by itself "
-                f"(at most {LARGEST_PAGE} a side): choose some tokens, or use the explorer"
-            )
+        self.require_at_most(LARGEST_PAGE, "a page by itself")
         highest = max(float(self.weights.max()), 1e-30)
         head = "".join(f"<th><span>{escape(col)}</span></th>" for col in self.cols)
         lines = []
@@ -86,7 +90,7 @@ class View:
                 for col, weight in zip(self.cols, line, strict=True)
             )
             lines.append(f"<tr><th>{escape(label)}</th>{cells}</tr>")
-        about = "; ".join([self.description, *self.notes])
+        about = "; ".join([self.description, f"full color is {highest:.3f}", *self.notes])
         return PAGE.format(
             title=escape(self.title), about=escape(about), head=head, body="\n".join(lines)
         )
@@ -107,13 +111,17 @@ class View:
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>
+:root {{ color-scheme: light dark; --ink: 8 48 107; --line: #e4e4e4 }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: 158 202 255; --line: #3a3a3a }} }}
 body {{ font: 13px system-ui, sans-serif; margin: 1.5em }}
+h1 {{ font-size: 1.3em }}
 table {{ border-collapse: collapse }}
-th {{ font-weight: normal; text-align: right; padding: 0 .4em; white-space: pre }}
-thead th {{ vertical-align: bottom; padding: .3em 0 }}
+th {{ font-weight: normal; text-align: right; padding: 0 .4em; white-space: pre;
+  background: Canvas; position: sticky; left: 0 }}
+thead th {{ vertical-align: bottom; padding: .3em 0; top: 0; z-index: 1 }}
 thead span {{ writing-mode: vertical-rl }}
-td {{ width: 1.3em; height: 1.3em; border: 1px solid #eee;
-  background: rgb(8 48 107 / var(--w)) }}
+td {{ width: 1.3em; min-width: 1.3em; height: 1.3em; border: 1px solid var(--line);
+  background: rgb(var(--ink) / var(--w)) }}
 </style></head><body>
 <h1>{title}</h1>
 <p>{about}</p>

@@ -11,6 +11,8 @@ from typing import Any
 from regard.errors import OptionError
 
 NOT_TEXT = "\ufffd"
+JOINER = "\u200d"
+FIRST_EMOJI = 0x2190
 LONGEST_CHARACTER = 16
 """How many byte-level pieces are put together at most until they are text."""
 
@@ -38,11 +40,17 @@ class Token:
     def label(self) -> str:
         """The token on one line: spaces and line breaks shown, pieces numbered."""
         text = self.text.strip(" ").replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        text = "".join(c if _is_shown(text, i) else ascii(c)[1:-1] for i, c in enumerate(text))
         text = text or "␣" * max(len(self.text), 1)
         if self.unknown and not self.special:
             text += "?"
         return text if self.pieces == 1 else f"{text}[{self.piece}/{self.pieces}]"
+
+
+def _is_shown(text: str, at: int) -> bool:
+    """Whether a character can be seen, or joins two others to one emoji, as in 👨‍👩‍👧."""
+    joins = text[at] == JOINER and 0 < at < len(text) - 1
+    return text[at].isprintable() or (joins and ord(text[at + 1]) >= FIRST_EMOJI)
 
 
 def from_encoding(tokenizer: Any, encoding: Any, item: int, texts: Sequence[str]) -> list[Token]:

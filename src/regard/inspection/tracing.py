@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import OptionError, StorageError
+from regard.errors import DataError, OptionError, StorageError
 from regard.inspection.record import AttentionRecord, Span
 from regard.inspection.tokens import Token
 from regard.inspection.verify import Verification, verify
@@ -50,6 +50,8 @@ def trace(
     The model's own forward runs, bit for bit as without. A few rows of each layer are recomputed
     and compared with the model's output: `OptionError` if they disagree, never a wrong picture.
     """
+    for one in (text, pair, target):
+        _require_unicode(one)
     if isinstance(model, str | Path):
         model, opened = open_model(model, trust_remote_code)
         tokenizer = opened if tokenizer is None else tokenizer
@@ -78,6 +80,17 @@ def trace(
         generate=generate,
         part=part,
     )
+
+
+def _require_unicode(text: str | Sequence[str] | None) -> None:
+    """`DataError` for a text with halves of characters, as broken bytes leave them."""
+    for one in [text] if isinstance(text, str) else text or ():
+        try:
+            one.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"the text is not valid Unicode: character {error.start} is {one[error.start]!a}"
+            ) from None
 
 
 def trace_windows(

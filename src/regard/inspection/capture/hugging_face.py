@@ -291,6 +291,8 @@ def trace_model(
     )
     if target is not None and not encoder_decoder:
         raise OptionError("target= is for encoder–decoder models; this model has no decoder apart")
+    if generate < 0:
+        raise OptionError(f"generate= is a number of tokens, not {generate}")
     if target is not None and generate:
         raise OptionError("give either target= or generate=, not both")
     device = next(model.parameters()).device

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from regard.attention import Call
 from regard.errors import OptionError, ShapeError
-from regard.inspection.capture import hugging_face
+from regard.inspection.capture import hugging_face, own
+from regard.inspection.interventions import answers
 from regard.inspection.interventions import edits as family
 from regard.inspection.interventions.change import Change
 from regard.inspection.interventions.edits import Edit, Place
 from regard.inspection.interventions.edits.given_weights import GivenWeights
-from regard.inspection.interventions.seats import seated
+from regard.inspection.interventions.seats import is_encoder_decoder, seated
 
 Where = tuple[int, int | None] | int | str
 """(layer, head), a layer with all its heads, or "all"."""
@@ -37,11 +38,14 @@ class Editing:
     def change(self, given: Any, target: Any = None) -> Change:
         """The model's answer without and with the edits.
 
-        `given`: a text or texts, for regard's classifiers and where `edit` has a tokenizer; a dict
-        of inputs for a Hugging Face model; or a function that returns logits. `target`: the right
-        labels (names, or numbers), or ids of tokens, to compare the loss too.
+        `given`: a text or texts, for regard's models and where `edit` has a tokenizer; a dict of
+        inputs for a Hugging Face model, or of texts and targets for an encoder–decoder of regard;
+        or a function that returns logits. `target`: the right labels (names, or numbers), or ids of
+        tokens, to compare the loss too; what regard's models write is known from the texts.
         """
         run = _runner(self.model, given, self.tokenizer)
+        if target is None:
+            target = answers.written(self.model, given)
         with torch.no_grad():
             self.active = False
             try:
@@ -49,7 +53,7 @@ class Editing:
             finally:
                 self.active = True
             after = run()
-        labels = getattr(self.model, "labels", None)
+        labels = answers.labels(self.model)
         if target is not None:
             names = [target] if isinstance(target, str) else target
             if labels is not None and not isinstance(names, Tensor) and isinstance(names[0], str):
@@ -120,9 +124,8 @@ def edit(
     of weights. `part`: "encoder", "decoder" or "cross" of an encoder–decoder. `OptionError` for
     what is not there, also when the context ends and an edit was for a layer that did not run.
     """
-    config = getattr(model, "config", None)
     kinds = ("encoder", "decoder", "cross")
-    pairs = bool(getattr(config, "is_encoder_decoder", False))
+    pairs = is_encoder_decoder(model)
     if pairs != (part in kinds) or (part not in (None, *kinds)):
         raise OptionError(
             f"part={part!r}: an encoder–decoder needs part='encoder', 'decoder' or 'cross', other "
@@ -169,10 +172,12 @@ def _runner(model: Any, given: Any, tokenizer: Any) -> Callable[[], Tensor]:
         if tokenizer is not None:
             inputs = tokenizer(list(texts), return_tensors="pt", padding=len(texts) > 1)
             return lambda: _logits(model(**inputs.to(next(model.parameters()).device)))
-        if hasattr(model, "logits"):
-            return lambda: _logits(model.logits(list(texts)))
+        if own.is_own(model):
+            return lambda: answers.logits(model, {"texts": list(texts)})
         raise OptionError("texts need a tokenizer: edit(model, edits, tokenizer=…)")
     if isinstance(given, Mapping):
+        if own.is_own(model):
+            return lambda: answers.logits(model, given)
         return lambda: _logits(model(**given))
     raise OptionError(
         "change takes texts, a dict of inputs or a function that returns logits, "

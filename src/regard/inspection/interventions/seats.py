@@ -19,7 +19,9 @@ from regard.attention.masks import Arbitrary, Causal
 from regard.attention.normalizers.softmax import Softmax
 from regard.errors import OptionError
 from regard.inspection.capture._captured import Passed
+from regard.inspection.capture.own import part_of
 from regard.inspection.record import ScaledBy
+from regard.models import EncoderDecoder
 
 Apply = Callable[[str, Tensor, int, Call], Tensor]
 """``apply(stage, values, layer, call)``: what to go on with."""
@@ -28,15 +30,22 @@ Wants = Callable[[str, int], bool]
 """``wants(stage, layer)``: whether a stage of a layer is to be applied."""
 
 
-def own_layers(model: nn.Module) -> list[MultiHeadAttention]:
-    """regard's attention layers in a model, in their order."""
-    return [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+def is_encoder_decoder(model: nn.Module) -> bool:
+    """Whether layers are counted in an encoder, a decoder and in cross-attention apart."""
+    config = getattr(model, "config", None)
+    return isinstance(model, EncoderDecoder) or bool(getattr(config, "is_encoder_decoder", False))
+
+
+def own_layers(model: nn.Module, part: str) -> list[MultiHeadAttention]:
+    """regard's attention layers in a part of a model, in their order."""
+    found = [(n, m) for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)]
+    return [module for name, module in found if part == "self" or part_of(name) == part]
 
 
 @contextmanager
 def seated(model: nn.Module, apply: Apply, wants: Wants, part: str) -> Iterator[None]:
     """Every attention of the model goes through `apply` until the context ends."""
-    layers = own_layers(model)
+    layers = own_layers(model, part)
     if layers:
         with ExitStack() as stack:
             for layer, module in enumerate(layers):
