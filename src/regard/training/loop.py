@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import MissingExtraError, OptionError, StorageError
 from regard.models import TextModel
+from regard.models.language_model import perplexity_of
 from regard.models.storage import read_tensors, write_tensors
 from regard.progress import Bar
 from regard.training.data import batches, by_length
@@ -190,7 +191,7 @@ class Trainer:
             return ""
         last = self.history[-1]
         if self.task.measure == "perplexity":
-            return f", validation perplexity {math.exp(last.validation_loss):.1f}"
+            return f", validation perplexity {perplexity_of(last.validation_loss):.1f}"
         return f", validation {last.validation_accuracy:.1%}"
 
     def _save(self, path: Path) -> None:

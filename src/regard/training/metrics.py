@@ -1,10 +1,10 @@
 """How good predicted labels, predicted next tokens and written texts are."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from regard.models.language_model import perplexity_of
 from regard.training.chrf import chrf
 
 
@@ -69,7 +69,7 @@ class LanguageMetrics:
 def foreseen(loss: float, right: int, unknown: int, count: int) -> LanguageMetrics:
     """From the sum of the negative log-probabilities, and counts."""
     return LanguageMetrics(
-        math.exp(loss / count), loss / count, right / count, count, unknown / count
+        perplexity_of(loss / count), loss / count, right / count, count, unknown / count
     )
 
 

@@ -111,9 +111,22 @@ class TrainingSettings(Settings):
     """Also write the training curve for TensorBoard."""
 
 
+class TagTrainingSettings(TrainingSettings):
+    """How a tagger is trained: every token is an answer, so small batches do."""
+
+    batch_tokens: Count = 1024
+    """Tokens of a batch, padding included; a longer text is a batch of its own."""
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2e-3
+    """Highest learning rate of AdamW."""
+
+
 class WritingTrainingSettings(TrainingSettings):
     """How a model that writes is trained: its tokens stay as they are."""
 
+    batch_tokens: Count = 2048
+    """Tokens of a batch, padding included; a longer text is a batch of its own."""
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2e-3
+    """Highest learning rate of AdamW."""
     label_smoothing: Share = 0.0
     """Share of a token's probability spread over all tokens."""
     token_dropout: Share = 0.0
@@ -131,7 +144,7 @@ class TagConfig(TaggerSettings):
     """A whole run of a tagger."""
 
     data: TaggedSettings = TaggedSettings()
-    training: TrainingSettings = TrainingSettings()
+    training: TagTrainingSettings = TagTrainingSettings()
 
 
 class LanguageConfig(LanguageModelSettings):

@@ -66,6 +66,15 @@ class Tag(Task):
         if len(tags) < 2:
             only = f"only the tag {min(tags)!r}" if tags else "no sentence left after duplicates"
             raise DataError(f"{train.source} has {only}; a tagger needs two tags or more")
+        deciding = parts.get("validation")
+        if deciding is not None and len(deciding):
+            given = {tag for row in deciding.tags for tag in row}
+            if not given & tags:
+                raise DataError(
+                    f"{deciding.source} has none of the tags of training, only "
+                    f"{', '.join(sorted(given)[:5])}; validation decides when to stop, so it needs "
+                    f"some; known: {', '.join(sorted(tags)[:20])}"
+                )
 
     @classmethod
     def prepare(cls, config: Any, train: Sentences) -> tuple[Any, Any, int]:
