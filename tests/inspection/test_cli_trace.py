@@ -1,5 +1,6 @@
 """``regard trace``: what it prints and writes, and what it refuses in one line."""
 
+import io
 import json
 
 import pytest
@@ -70,6 +71,9 @@ def test_files_are_written(folder, tmp_path, capsys):
     assert "<td" in page
     assert "<b>" not in page
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    drawing = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "layer 1, head 5" in drawing  # matplotlib writes its texts beside their outlines
+    assert "layer 0" not in drawing
     assert run("trace", tmp_path / "a.safetensors", "--head", 5) == 0
     assert "洋" in capsys.readouterr().out
 
@@ -147,6 +151,19 @@ def test_texts_that_are_written(tmp_path, small_model, bytes_tokenizer, capsys):
     assert "cross of encoder, decoder, cross" in out
     assert run("trace", tmp_path / "t5", "the fox", "--target", "a dog", "--part", "decoder") == 0
     assert "decoder, layer 1, head 0" in capsys.readouterr().out
+
+
+def test_texts_from_standard_input_and_texts_that_begin_with_a_hyphen(folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("the fox\n"))
+    assert run("trace", folder, "-", "--top", 0) == 0
+    assert "2 layers, 6 heads, 4 tokens" in capsys.readouterr().out
+    assert run("trace", folder, "-5 fox", "--top", 0) == 0
+    assert "layer 1, head 0" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run("trace", folder, "-") == 2
+    assert "the text is empty" in capsys.readouterr().err
+    assert run("trace", folder, "the fox", "--heads", 3) == 2
+    assert "--heads" in capsys.readouterr().err
 
 
 def test_windows(folder, capsys):

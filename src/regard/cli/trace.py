@@ -25,7 +25,7 @@ Flag = Annotated[bool, Parameter(negative=())]
 @app.default
 def trace(
     model: str,
-    text: str | None = None,
+    text: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
     layer: int | None = None,
@@ -238,8 +238,13 @@ def _write(found: "Trace", shown: "View", path: Path) -> None:
     elif path.suffix in (".png", ".svg"):
         from regard import plots
 
-        weights = shown.weights[None, None]
-        figure = plots.attention(shown.rows, weights, keys=shown.cols, title=shown.title)
+        figure = plots.attention(
+            shown.rows,
+            shown.weights[None, None],
+            keys=shown.cols,
+            title=shown.model if shown.part == "self" else f"{shown.model}, {shown.part}",
+            first=(shown.layer, shown.head),
+        )
         plots.save(figure, path)
     else:
         shown.write(path)

@@ -19,11 +19,13 @@ def attention(
     *,
     keys: Sequence[str] | None = None,
     title: str = "",
+    first: tuple[int, int] = (0, 0),
 ) -> Figure:
     """One picture a layer and head: rows attend, columns are attended to; darker is more.
 
-    `tokens` label the rows, and the columns too unless `keys` are given. All pictures share one
-    scale. `ShapeError` where tokens and weights disagree, or for more than 64 tokens.
+    `tokens` label the rows, and the columns too unless `keys` are given. `first`: the numbers of
+    the first layer and head. All pictures share one scale. `ShapeError` where tokens and weights
+    disagree, or for more than 64 tokens.
     """
     keys = tokens if keys is None else keys
     layers, heads, rows, columns = weights.shape
@@ -45,7 +47,7 @@ def attention(
     for layer, line in enumerate(grid):
         for head, axes in enumerate(line):
             image = axes.imshow(weights[layer, head].tolist(), cmap="Blues", vmin=0, vmax=highest)
-            axes.set_title(f"layer {layer}, head {head}", fontsize=9)
+            axes.set_title(f"layer {first[0] + layer}, head {first[1] + head}", fontsize=9)
             axes.set_xticks(range(columns), keys, rotation="vertical" if _long(keys) else 0)
             axes.set_yticks(range(rows), tokens)
             axes.tick_params(length=0)
