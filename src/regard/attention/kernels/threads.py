@@ -2,11 +2,18 @@
 
 Kernels release the interpreter's lock. Each is called with a range of tasks; what a task writes
 does not depend on which thread runs it, so results do not depend on the number of threads.
+
+PyTorch's own threads go on spinning for milliseconds after a matrix product, in the hope of the
+next one, and other threads would have to share the processors with them. So where PyTorch runs on
+GNU OpenMP, the work is given to its team; else to a pool of our own.
 """
 
+import ctypes
+import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
@@ -14,6 +21,37 @@ from typing import Any
 import torch
 
 _PIECES_A_THREAD = 8
+
+
+@cache
+def _team() -> Callable[[Callable[[], None], int], None] | None:
+    """What calls a function in every thread of PyTorch's team at once, if that is GNU OpenMP's.
+
+    What a thread raises is raised again in the caller's.
+    """
+    try:
+        openmp = ctypes.CDLL("libgomp.so.1", getattr(os, "RTLD_NOLOAD", 0))
+        parallel = openmp.GOMP_parallel
+    except (OSError, AttributeError):
+        return None
+    body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    parallel.argtypes = [body, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+    parallel.restype = None
+
+    def run(work: Callable[[], None], count: int) -> None:
+        failures: list[BaseException] = []
+
+        def guarded(_: int | None) -> None:
+            try:
+                work()
+            except BaseException as failure:
+                failures.append(failure)
+
+        parallel(body(guarded), None, count, 0)
+        if failures:
+            raise failures[0]
+
+    return run
 
 
 class Threads:
@@ -46,6 +84,9 @@ class Threads:
                     return
                 kernel(*arguments, begin, end)
 
+        if (team := _team()) is not None:
+            team(work, self.count)
+            return
         if self.pool is None:
             self.pool = ThreadPoolExecutor(self.count - 1)
         others = [self.pool.submit(work) for _ in range(self.count - 1)]
