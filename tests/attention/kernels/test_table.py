@@ -1,5 +1,6 @@
 """A table over offsets on tiles, and the sums of its gradient, against indexing by offsets."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from regard.attention.call import make_call
 from regard.attention.kernels.scratch import scratch
 from regard.attention.kernels.table import Table
+from regard.errors import ShapeError
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -53,6 +55,15 @@ def test_rows_and_sums(case):
         truth.index_add_(1, columns[b].flatten(), 2 * scores[b].double().flatten(1))
     # At most 3 · 7 float32 numbers of a few units in a sum.
     assert (lines.gradient() - truth).abs().max() <= 21 * EPS * scores.abs().max().clamp(min=1) * 8
+
+
+@pytest.mark.parametrize(("columns", "lowest"), [(3, -1), (8, -4), (8, -3)])
+def test_a_table_that_is_too_short_is_never_read_past_its_ends(columns, lowest):
+    # A compiled model does not look at offsets before it calls. Needed are −4 … 4, 9 columns.
+    q = torch.zeros(1, 2, 5, 3)
+    call = make_call(q, q, q)
+    with pytest.raises(ShapeError, match=r"covers offsets .*, but the positions need -4 … 4"):
+        Table(call, torch.zeros(2, columns), lowest, 1.0)
 
 
 def test_room_is_used_again_and_can_be_written_after_inference_mode():

@@ -8,6 +8,7 @@ number on; and the diagonals of its gradient are the columns of a view of it wit
 import torch
 from torch import Tensor
 
+from regard.attention.bias import RelativeBias
 from regard.attention.call import Call
 from regard.attention.kernels.scratch import scratch
 from regard.attention.masks import Rectangle
@@ -16,7 +17,8 @@ from regard.attention.masks import Rectangle
 class Table:
     """`table`: (heads, offsets), float32, its first column for the offset `lowest`, times `factor`.
 
-    `call` has consecutive query positions and consecutive key positions.
+    `call` has consecutive query positions and consecutive key positions. `ShapeError` if the table
+    does not cover their offsets: a compiled model cannot look before it calls.
     """
 
     def __init__(self, call: Call, table: Tensor, lowest: int, factor: float):
@@ -24,6 +26,10 @@ class Table:
         # Where key 0 of query 0 stands in the table, for each sequence or for all.
         starts = call.key_positions[:, 0] - call.query_positions[:, 0] - lowest
         self.starts: list[int] = starts.tolist()
+        *_, q_tokens, k_tokens = call.sizes
+        RelativeBias(table, lowest).check_offsets(
+            lowest + min(self.starts) - q_tokens + 1, lowest + max(self.starts) + k_tokens - 1
+        )
         self.slopes = torch.zeros(table.shape, dtype=torch.float64)
 
     def add_to(self, scores: Tensor, rectangle: Rectangle, factor: float) -> None:
