@@ -57,6 +57,17 @@ def test_predict_reads_files_and_pipes(run, tmp_path):
     assert len(file.stdout.splitlines()) == 2
 
 
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_reader_that_goes_away_is_no_failure(run, command):
+    reader, writer = os.pipe()
+    os.close(reader)
+    what = run / "test.jsonl" if command == "evaluate" else "天地好人"
+    arguments = [sys.executable, "-m", "regard", command, str(run), str(what)]
+    done = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_terminal_without_chinese_gets_codes(run):
     command = [sys.executable, "-m", "regard", "predict", str(run), "天地好人"]
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from regard.cli._console import Console
 from regard.inspection import Trace
 from regard.models.language_model import perplexity_of
 from regard.training import LanguageMetrics, Metrics, Run, WrittenMetrics

@@ -23,9 +23,9 @@ def demo(
         The folder of the run; an earlier demo in it is replaced.
     """
     import torch
-    from rich.console import Console
 
     from regard import plots
+    from regard.cli._console import Console
     from regard.cli._report import report_attention, report_run, write_figures
     from regard.inspection import trace
     from regard.models import EncoderSettings

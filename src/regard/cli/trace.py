@@ -9,8 +9,7 @@ from cyclopts import App, Parameter
 from regard.errors import OptionError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from regard.cli._console import Console
     from regard.inspection import Trace
     from regard.inspection.export import View
 
@@ -91,7 +90,7 @@ def trace(
     trust_remote_code
         Run Python code that a model brings along.
     """
-    from rich.console import Console
+    from regard.cli._console import Console
 
     for path in save:
         if path.suffix not in FORMATS:

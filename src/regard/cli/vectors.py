@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from regard.cli._console import Console
 
 if TYPE_CHECKING:
     from regard.vectors.word_vectors import Neighbor, WordVectors

@@ -209,7 +209,7 @@ class Trainer:
         if metadata.get("signature") != self.signature:
             raise OptionError(
                 f"{path.parent} holds an unfinished run with other settings or texts; "
-                "name a new folder, or pass overwrite to start anew"
+                "name a new folder, or pass overwrite (--overwrite) to start anew"
             )
         self.history = [Epoch(**epoch) for epoch in json.loads(metadata["history"])]
         self.model.load_state_dict(_under("model.", tensors))

@@ -218,7 +218,8 @@ def _make_room(folder: Path, overwrite: bool) -> None:
             raise StorageError(f"{folder} is a file; name a new folder")
         if not overwrite and (folder / CONFIG).exists():
             raise OptionError(
-                f"{folder} holds a finished run; name a new folder, or pass overwrite to replace it"
+                f"{folder} holds a finished run; name a new folder, or pass overwrite "
+                "(--overwrite) to replace it"
             )
         folder.mkdir(parents=True, exist_ok=True)
     except StorageError:
