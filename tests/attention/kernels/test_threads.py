@@ -5,11 +5,14 @@ import torch
 
 from regard.attention import attend, scores
 from regard.attention.bias import RelativeBias
+from regard.attention.kernels import threads as module
 from regard.attention.kernels.threads import Threads
 
 
-@pytest.fixture
-def threads():
+@pytest.fixture(params=["PyTorch's team", "a pool"])
+def threads(request, monkeypatch):
+    if request.param == "a pool":
+        monkeypatch.setattr(module, "_team", lambda: None)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)

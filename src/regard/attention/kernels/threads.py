@@ -55,7 +55,7 @@ def _team() -> Callable[[Callable[[], None], int], None] | None:
 
 
 class Threads:
-    """A pool of `torch.get_num_threads()` threads, the caller's own among them, once it has work.
+    """`torch.get_num_threads()` threads, the caller's own among them: PyTorch's, or a pool.
 
     >>> with Threads() as threads:
     ...     threads.share(lambda text, begin, end: print(text, begin, end), 0, "tasks")
